@@ -1,0 +1,28 @@
+#include "mantissa/base/nearest.h"
+
+#include <gtest/gtest.h>
+
+namespace mantissa {
+namespace {
+
+const std::vector<std::string> kFormats = {"fp32", "tf32", "bf16", "fp16"};
+
+TEST(Nearest, FindsTheSmallestEditDistance) {
+  EXPECT_EQ(nearest("fp61", kFormats), "fp32");
+  EXPECT_EQ(nearest("bf1", kFormats), "bf16");
+  EXPECT_EQ(nearest("train.stesp", {"train.seed", "train.steps"}), "train.steps");
+}
+
+TEST(Nearest, IsEmptyWhenNothingIsNear) {
+  EXPECT_EQ(nearest("posit", kFormats), "");
+  EXPECT_EQ(nearest("", kFormats), "");
+  EXPECT_EQ(nearest("x", {}), "");
+}
+
+TEST(Nearest, SuggestionListsAllWhenNothingIsNear) {
+  EXPECT_EQ(suggestion("bf61", {"bf16"}), "; did you mean \"bf16\"?");
+  EXPECT_EQ(suggestion("posit", {"fp32", "bf16"}), "; valid: fp32 bf16");
+}
+
+}  // namespace
+}  // namespace mantissa

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include "mantissa/base/api.h"
+
+namespace mantissa::tensor {
+
+/// Names the module that runs, for policy overrides, monitor and messages. Scopes nest, per
+/// thread: inside `Scope a("blocks.0"); Scope b("attention");` the path is `blocks.0.attention`.
+class MANTISSA_API Scope {
+ public:
+  explicit Scope(const std::string& name);
+  ~Scope();
+
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  size_t outer_length_;
+};
+
+/// The path of this thread's scopes; empty outside of any.
+MANTISSA_API const std::string& current_scope();
+
+}  // namespace mantissa::tensor
