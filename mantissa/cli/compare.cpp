@@ -1,0 +1,96 @@
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/error.h"
+#include "mantissa/cli/command.h"
+#include "mantissa/cli/prepare.h"
+#include "mantissa/cli/progress_display.h"
+#include "mantissa/cli/stop_signals.h"
+#include "mantissa/ops/install_cpu_kernels.h"
+#include "mantissa/report/comparison.h"
+#include "mantissa/tensor/memory.h"
+#include "mantissa/train/loop.h"
+#include "mantissa/train/machine.h"
+
+namespace mantissa::cli {
+namespace {
+
+struct Options {
+  std::string run_file;
+  std::vector<std::string> precisions = {"fp32", "bf16", "fp16"};
+  std::string out;
+  std::vector<std::string> settings;
+  bool json = false;
+};
+
+std::string hardware_sentence() {
+  std::string sentence = train::cpu_description() + ":";
+  for (const ops::CpuKernelChoice& choice : ops::cpu_kernel_choices()) {
+    sentence += concat(" ", numerics::to_string(choice.format), ": ", choice.reason, ".");
+  }
+  return sentence;
+}
+
+void run_compare(const Options& options, int& exit_code) {
+  std::vector<train::RunConfig> configs;
+  for (const std::string& precision : options.precisions) {
+    std::vector<train::Setting> settings;
+    for (const std::string& text : options.settings) {
+      settings.push_back(train::parse_setting(text));
+    }
+    settings.push_back({"precision.compute", precision});
+    configs.push_back(train::load_run_config(options.run_file, settings));
+  }
+
+  prepare_process();
+  std::vector<record::Summary> summaries;
+  for (const train::RunConfig& config : configs) {
+    const std::filesystem::path folder =
+        std::filesystem::path(options.out) / config.precision.compute;
+    std::cerr << "compare: " << config.precision.compute << " in " << folder.string() << "\n";
+    ProgressDisplay display(config.train.steps);
+    train::LoopOptions loop;
+    loop.stop = &stop_flag();
+    loop.observe = [&](const record::Event& event) { display.show(event); };
+    // Each run's peak is its own.
+    tensor::memory::reset_peak();
+    const train::LoopOutcome outcome = train::start_run(config, folder, loop);
+    if (outcome.ending == train::Ending::interrupted) {
+      std::cerr << "mantissa: interrupted; the runs so far are in " << options.out << "\n";
+      exit_code = kSavedRunAgain;
+      return;
+    }
+    summaries.push_back(outcome.summary);
+  }
+  if (options.json) {
+    nlohmann::ordered_json json;
+    json["hardware"] = hardware_sentence();
+    for (const record::Summary& summary : summaries) {
+      json["runs"].push_back(nlohmann::ordered_json::parse(record::to_json(summary)));
+    }
+    std::cout << json.dump() << "\n";
+    return;
+  }
+  std::cout << report::comparison_table(summaries) << "\n" << hardware_sentence() << "\n";
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "compare", "Train a run file in several precisions, same seed and batches, and compare");
+  command->add_option("RUN.toml", options->run_file, "run file")->required();
+  command->add_option("--precisions", options->precisions, "comma-separated: fp32,tf32,bf16,fp16")
+      ->delimiter(',');
+  command->add_option("--out", options->out, "new folder; each run gets one in it")->required();
+  command->add_option("--set", options->settings, "KEY=VALUE, over the run file; may be repeated")
+      ->allow_extra_args(false);
+  command->add_flag("--json", options->json, "one JSON object, the last line of stdout");
+  command->callback([options, &exit_code] { run_compare(*options, exit_code); });
+}
+
+}  // namespace mantissa::cli

@@ -1,0 +1,65 @@
+#include <iostream>
+#include <memory>
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/cli/command.h"
+#include "mantissa/numerics/convert.h"
+#include "mantissa/ops/install_cpu_kernels.h"
+#include "mantissa/report/quantity.h"
+#include "mantissa/train/machine.h"
+
+namespace mantissa::cli {
+namespace {
+
+int64_t memory_bytes() {
+  return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE);
+}
+
+void run_doctor(bool as_json) {
+  const auto environment = train::environment();
+  const auto choices = ops::cpu_kernel_choices();
+  if (as_json) {
+    nlohmann::ordered_json json(environment);
+    json["memory_bytes"] = memory_bytes();
+    json["conversions"] = std::string(numerics::simd_target());
+    for (const ops::CpuKernelChoice& choice : choices) {
+      json["kernels"][std::string(numerics::to_string(choice.format))] = {
+          {"chosen", std::string(ops::to_string(choice.kernels))}, {"reason", choice.reason}};
+    }
+    std::cout << json.dump() << "\n";
+    return;
+  }
+  std::vector<std::pair<std::string, std::string>> lines = {
+      {"mantissa", environment.at("mantissa")},
+      {"LibTorch", environment.at("libtorch")},
+      {"processor", environment.at("cpu")},
+      {"threads", environment.at("threads")},
+      {"memory", report::bytes_text(memory_bytes())},
+      {"conversions", std::string(numerics::simd_target())}};
+  for (const ops::CpuKernelChoice& choice : choices) {
+    lines.emplace_back(std::string(numerics::to_string(choice.format)) + " products",
+                       std::string(ops::to_string(choice.kernels)) + ": " + choice.reason);
+  }
+  size_t width = 0;
+  for (const auto& [name, value] : lines) {
+    width = std::max(width, name.size());
+  }
+  for (const auto& [name, value] : lines) {
+    std::cout << name << std::string(width + 2 - name.size(), ' ') << value << "\n";
+  }
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, int& /*exit_code*/) {
+  auto as_json = std::make_shared<bool>(false);
+  CLI::App* command =
+      app.add_subcommand("doctor", "Show this machine, and who computes 16-bit products on it");
+  command->add_flag("--json", *as_json, "one JSON object, the last line of stdout");
+  command->callback([as_json] { run_doctor(*as_json); });
+}
+
+}  // namespace mantissa::cli

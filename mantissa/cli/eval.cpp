@@ -1,0 +1,109 @@
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/error.h"
+#include "mantissa/checkpoint/reader.h"
+#include "mantissa/cli/command.h"
+#include "mantissa/cli/prepare.h"
+#include "mantissa/report/text_table.h"
+#include "mantissa/train/assembly.h"
+#include "mantissa/train/evaluate.h"
+
+namespace mantissa::cli {
+namespace {
+
+struct Options {
+  std::string folder;
+  std::string checkpoint = "best";
+  bool json = false;
+};
+
+checkpoint::Loaded load(const Options& options) {
+  const std::filesystem::path folder = std::filesystem::path(options.folder) / "checkpoints";
+  if (options.checkpoint == "best") {
+    return checkpoint::read_best(folder);
+  }
+  if (options.checkpoint == "latest") {
+    return checkpoint::read_latest(folder);
+  }
+  return checkpoint::read(folder / options.checkpoint);
+}
+
+struct Row {
+  std::string name;
+  train::EvaluationResult result;
+  double markov;
+};
+
+std::string fixed(double value) {
+  std::ostringstream out;
+  out.precision(4);
+  out << std::fixed << value;
+  return out.str();
+}
+
+void run_eval(const Options& options) {
+  const std::filesystem::path folder = options.folder;
+  MANTISSA_CHECK(std::filesystem::exists(folder / "run.toml"), IoError, folder.string(),
+                 ": holds no run (no run.toml); name the folder that --out named");
+  const train::RunConfig config = train::load_run_config(folder / "run.toml", {});
+  prepare_process();
+  const train::RunData data = train::open_data(config);
+  MANTISSA_CHECK(data.validation != nullptr || data.test != nullptr, InvalidArgument,
+                 folder.string(), ": nothing is held out; set data.validation or data.test");
+  const checkpoint::Loaded loaded = load(options);
+  for (const std::string& message : loaded.messages) {
+    std::cerr << "warning: " << message << "\n";
+  }
+  train::Learner learner(config);
+  learner.load_state_dict(loaded.checkpoint.state.under("learner"));
+
+  std::vector<Row> rows;
+  const auto add = [&](const char* name, const std::shared_ptr<const data::GenomeDataset>& part,
+                       const std::vector<genome::Interval>& intervals) {
+    if (part != nullptr) {
+      rows.push_back({name, evaluate(learner.parts(), part, {.batch = config.microbatch()}),
+                      train::markov_bits_per_base(data, intervals)});
+    }
+  };
+  add("validation", data.validation, data.split.validation);
+  add("test", data.test, data.split.test);
+
+  if (options.json) {
+    nlohmann::ordered_json json;
+    json["checkpoint"] = loaded.folder.filename().string();
+    json["precision"] = config.precision.compute;
+    for (const Row& row : rows) {
+      json[row.name] = {{"bits_per_base", row.result.bits_per_base},
+                        {"loss", row.result.loss},
+                        {"targets", row.result.num_targets},
+                        {"markov_bits_per_base", row.markov}};
+    }
+    std::cout << json.dump() << "\n";
+    return;
+  }
+  std::vector<std::vector<std::string>> table = {
+      {loaded.folder.filename().string(), "bits/base", "best Markov", "targets"}};
+  for (const Row& row : rows) {
+    table.push_back({row.name, fixed(row.result.bits_per_base), fixed(row.markov),
+                     std::to_string(row.result.num_targets)});
+  }
+  std::cout << report::text_table(table);
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, int& /*exit_code*/) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("eval", "Evaluate a run on its held-out data");
+  command->add_option("RUN_DIR", options->folder, "folder of the run")->required();
+  command->add_option("--checkpoint", options->checkpoint,
+                      "best (default), latest, or a folder name such as step-400");
+  command->add_flag("--json", options->json, "one JSON object, the last line of stdout");
+  command->callback([options] { run_eval(*options); });
+}
+
+}  // namespace mantissa::cli

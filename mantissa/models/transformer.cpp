@@ -1,0 +1,163 @@
+// Shapes: B sequences, T tokens, D width, H heads, W = D / H, V vocabulary.
+#include "mantissa/models/transformer.h"
+
+#include <cmath>
+#include <string>
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/zeros.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/random.h"
+#include "mantissa/models/rotary.h"
+#include "mantissa/tensor/dtype.h"
+#include "mantissa/tensor/scope.h"
+
+namespace mantissa::models {
+namespace {
+
+constexpr double kInitialDeviation = 0.02;
+constexpr double kNormEpsilon = 1e-5;
+constexpr uint64_t kInitStream = 0x696e6974;  // one stream per parameter from here on
+
+at::Tensor normal_parameter(std::initializer_list<int64_t> shape, double deviation, uint64_t seed,
+                            uint64_t index) {
+  at::Tensor parameter = at::empty(shape, at::kFloat);
+  Random random(seed, kInitStream + index);
+  auto* values = parameter.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < parameter.numel(); ++i) {
+    values[i] = static_cast<float>(deviation * random.normal());
+  }
+  return parameter.requires_grad_();
+}
+
+// FP32 from a 16-bit format; FP32 and double as they are.
+at::Tensor widened(const at::Tensor& x) {
+  return tensor::is_16bit(x.scalar_type()) ? x.to(at::kFloat) : x;
+}
+
+void check(const TransformerOptions& o) {
+  const auto positive = [](int64_t value, const char* name) {
+    MANTISSA_CHECK(value > 0, InvalidArgument, "transformer: ", name, " is ", value,
+                   "; it must be positive");
+  };
+  positive(o.vocabulary, "vocabulary");
+  positive(o.layers, "layers");
+  positive(o.width, "width");
+  positive(o.heads, "heads");
+  positive(o.mlp_ratio, "mlp_ratio");
+  MANTISSA_CHECK(o.width % (2 * o.heads) == 0, InvalidArgument, "transformer: width ", o.width,
+                 " with ", o.heads, " heads; the width must be a multiple of twice the heads");
+  MANTISSA_CHECK(o.rope_base > 1 && std::isfinite(o.rope_base), InvalidArgument,
+                 "transformer: rope_base is ", o.rope_base, "; it must be greater than 1");
+}
+
+}  // namespace
+
+Transformer::Transformer(const TransformerOptions& options, uint64_t seed) : options_(options) {
+  check(options);
+  const int64_t d = options.width;
+  const double residual_deviation =
+      kInitialDeviation / std::sqrt(2.0 * static_cast<double>(options.layers));
+  uint64_t index = 0;
+  const auto norm = [d] {
+    return Norm{at::ones({d}).requires_grad_(), at::zeros({d}).requires_grad_()};
+  };
+  embedding_ = normal_parameter({options.vocabulary, d}, kInitialDeviation, seed, index++);
+  for (int64_t layer = 0; layer < options.layers; ++layer) {
+    Block block;
+    block.attention_norm = norm();
+    block.qkv = normal_parameter({3 * d, d}, kInitialDeviation, seed, index++);
+    block.out = normal_parameter({d, d}, residual_deviation, seed, index++);
+    block.mlp_norm = norm();
+    block.up = normal_parameter({options.mlp_ratio * d, d}, kInitialDeviation, seed, index++);
+    block.down = normal_parameter({d, options.mlp_ratio * d}, residual_deviation, seed, index++);
+    blocks_.push_back(std::move(block));
+  }
+  final_norm_ = norm();
+}
+
+tensor::ParameterList Transformer::parameters() const {
+  tensor::ParameterList list = {{"embedding.weight", embedding_}};
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const std::string prefix = "blocks." + std::to_string(i) + ".";
+    const Block& block = blocks_[i];
+    list.push_back({prefix + "attention_norm.weight", block.attention_norm.weight});
+    list.push_back({prefix + "attention_norm.bias", block.attention_norm.bias});
+    list.push_back({prefix + "attention.qkv.weight", block.qkv});
+    list.push_back({prefix + "attention.out.weight", block.out});
+    list.push_back({prefix + "mlp_norm.weight", block.mlp_norm.weight});
+    list.push_back({prefix + "mlp_norm.bias", block.mlp_norm.bias});
+    list.push_back({prefix + "mlp.up.weight", block.up});
+    list.push_back({prefix + "mlp.down.weight", block.down});
+  }
+  list.push_back({"final_norm.weight", final_norm_.weight});
+  list.push_back({"final_norm.bias", final_norm_.bias});
+  return list;
+}
+
+void Transformer::to_(at::ScalarType dtype) {
+  for (const tensor::Parameter& parameter : parameters()) {
+    parameter.value.mutable_grad().reset();
+    parameter.value.set_data(parameter.value.detach().to(dtype));
+  }
+}
+
+at::Tensor Transformer::normalize(const Norm& norm, const at::Tensor& x) const {
+  // The residual stream is FP32 and layer_norm wants one dtype: the parameters are widened, not it.
+  return at::layer_norm(x, {options_.width}, norm.weight.to(x.scalar_type()),
+                        norm.bias.to(x.scalar_type()), kNormEpsilon);
+}
+
+at::Tensor Transformer::attend(const Block& block, const at::Tensor& x_BTD) const {
+  const int64_t batch = x_BTD.size(0);
+  const int64_t length = x_BTD.size(1);
+  const int64_t head_width = options_.width / options_.heads;
+  const at::Tensor qkv = at::linear(x_BTD, block.qkv)
+                             .view({batch, length, 3, options_.heads, head_width})
+                             .permute({2, 0, 3, 1, 4});  // (3, B, H, T, W)
+  const at::Tensor q = rotate(qkv.select(0, 0), options_.rope_base);
+  const at::Tensor k = rotate(qkv.select(0, 1), options_.rope_base);
+  const at::Tensor y_BHTW =
+      at::scaled_dot_product_attention(q, k, qkv.select(0, 2), /*attn_mask=*/{}, /*dropout_p=*/0.0,
+                                       /*is_causal=*/options_.attention == Attention::causal);
+  return at::linear(y_BHTW.transpose(1, 2).reshape({batch, length, options_.width}), block.out);
+}
+
+at::Tensor Transformer::forward(const at::Tensor& tokens) const {
+  MANTISSA_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong, InvalidArgument,
+                 "transformer: tokens have shape ", tokens.sizes(), " and dtype ",
+                 tokens.scalar_type(), "; pass (batch, length) int64");
+  at::Tensor x = at::embedding(widened(embedding_), tokens);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Block& block = blocks_[i];
+    const tensor::Scope scope("blocks." + std::to_string(i));
+    {
+      const tensor::Scope attention("attention");
+      x = x.add(attend(block, normalize(block.attention_norm, x)));
+    }
+    const tensor::Scope mlp("mlp");
+    const at::Tensor hidden = at::linear(normalize(block.mlp_norm, x), block.up);
+    x = x.add(at::linear(at::gelu(hidden, "tanh"), block.down));
+  }
+  const tensor::Scope head("head");
+  return widened(at::linear(normalize(final_norm_, x), embedding_));
+}
+
+at::Tensor Transformer::loss(const at::Tensor& tokens, const at::Tensor& targets) const {
+  MANTISSA_CHECK(targets.sizes() == tokens.sizes() && targets.scalar_type() == at::kLong,
+                 InvalidArgument, "transformer: targets have shape ", targets.sizes(),
+                 " and dtype ", targets.scalar_type(), "; pass int64 of the tokens' shape ",
+                 tokens.sizes());
+  const at::Tensor logits = forward(tokens);
+  return at::cross_entropy_loss(logits.view({-1, options_.vocabulary}), targets.view({-1}));
+}
+
+}  // namespace mantissa::models

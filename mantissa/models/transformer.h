@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "mantissa/base/api.h"
+#include "mantissa/tensor/parameter_list.h"
+
+namespace mantissa::models {
+
+/// Which positions a position may look at: those before it, or all.
+enum class Attention { causal, bidirectional };
+
+struct TransformerOptions {
+  int64_t vocabulary = 16;
+  int64_t layers = 4;
+  int64_t width = 128;     // D; a multiple of 2 * heads
+  int64_t heads = 4;       // H
+  int64_t mlp_ratio = 4;   // hidden width of the MLP over D
+  double rope_base = 1e4;  // of the rotary frequencies
+  Attention attention = Attention::causal;
+};
+
+/// A pre-norm transformer over tokens: rotary positions (Su et al., RoFormer, 2021), LayerNorm,
+/// GELU in its tanh form, no biases in the linear layers, the head tied to the embedding,
+/// initialized as GPT-2 (Radford et al., 2019): N(0, 0.02), the two projections that write to the
+/// residual stream scaled by 1/sqrt(2 * layers).
+///
+/// It knows no precision: parameters are made in FP32, may be cast to a 16-bit format with
+/// `to_(dtype)`, and run in whatever an autocast region makes of them. Three choices hold in every
+/// format: the embedding and so the residual stream are FP32 (a table of few rows sums thousands of
+/// gradients a row: in 16 bits the sum stops growing), rotary tables are computed in FP32 and cast
+/// once, and logits are FP32.
+///
+///     Transformer model(options, seed);
+///     at::Tensor loss = model.loss(tokens, targets);
+class MANTISSA_API Transformer {
+ public:
+  /// `seed` decides every initial weight, bit for bit, for any number of threads.
+  Transformer(const TransformerOptions& options, uint64_t seed);
+
+  Transformer(Transformer&&) = default;  // a copy would share the parameters
+  Transformer& operator=(Transformer&&) = default;
+
+  /// `tokens` (B, T) int64 -> logits (B, T, V) FP32.
+  at::Tensor forward(const at::Tensor& tokens) const;
+
+  /// Mean of -log p(target) in nats over the targets that are not -100: 0-d FP32.
+  /// `tokens` and `targets` (B, T) int64.
+  at::Tensor loss(const at::Tensor& tokens, const at::Tensor& targets) const;
+
+  tensor::ParameterList parameters() const;
+
+  /// Casts every parameter in place and drops the gradients. The tensors keep their identity.
+  void to_(at::ScalarType dtype);
+
+  const TransformerOptions& options() const { return options_; }
+
+ private:
+  struct Norm {
+    at::Tensor weight, bias;  // (D)
+  };
+  struct Block {
+    Norm attention_norm, mlp_norm;
+    at::Tensor qkv;   // (3D, D)
+    at::Tensor out;   // (D, D)
+    at::Tensor up;    // (mlp_ratio * D, D)
+    at::Tensor down;  // (D, mlp_ratio * D)
+  };
+
+  at::Tensor attend(const Block& block, const at::Tensor& x) const;
+  at::Tensor normalize(const Norm& norm, const at::Tensor& x) const;
+
+  TransformerOptions options_;
+  at::Tensor embedding_;  // (V, D)
+  std::vector<Block> blocks_;
+  Norm final_norm_;
+};
+
+}  // namespace mantissa::models

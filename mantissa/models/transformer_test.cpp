@@ -1,0 +1,128 @@
+#include "mantissa/models/transformer.h"
+
+#include <cmath>
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/random.h"
+
+namespace mantissa::models {
+namespace {
+
+const TransformerOptions kTiny = {.vocabulary = 7, .layers = 2, .width = 8, .heads = 2};
+
+at::Tensor random_tokens(int64_t batch, int64_t length, uint64_t seed) {
+  Random random(seed, 0);
+  std::vector<int64_t> ids(static_cast<size_t>(batch * length));
+  for (int64_t& id : ids) {
+    id = static_cast<int64_t>(random.below(7));
+  }
+  return at::tensor(ids, at::kLong).view({batch, length});
+}
+
+TEST(Transformer, SeedDecidesTheParameters) {
+  const auto a = Transformer(kTiny, 5).parameters();
+  const auto b = Transformer(kTiny, 5).parameters();
+  const auto c = Transformer(kTiny, 6).parameters();
+  ASSERT_EQ(a.size(), 1 + 2 * 8 + 2U);
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].name, b[i].name);
+    EXPECT_TRUE(at::equal(a[i].value, b[i].value)) << a[i].name;
+  }
+  EXPECT_FALSE(at::equal(a[0].value, c[0].value));
+}
+
+TEST(Transformer, CausalLogitsDoNotSeeLaterTokens) {
+  const Transformer model(kTiny, 1);
+  const at::Tensor tokens = random_tokens(1, 6, 2);
+  const at::Tensor changed = tokens.clone();
+  changed[0][5] = (tokens[0][5].item<int64_t>() + 1) % 7;
+  const at::Tensor before = model.forward(tokens);
+  const at::Tensor after = model.forward(changed);
+  EXPECT_TRUE(at::equal(before.narrow(1, 0, 5), after.narrow(1, 0, 5)));
+  EXPECT_FALSE(at::equal(before, after));
+}
+
+TEST(Transformer, BidirectionalLogitsSeeAllTokens) {
+  TransformerOptions options = kTiny;
+  options.attention = Attention::bidirectional;
+  const Transformer model(options, 1);
+  const at::Tensor tokens = random_tokens(1, 6, 2);
+  const at::Tensor changed = tokens.clone();
+  changed[0][5] = (tokens[0][5].item<int64_t>() + 1) % 7;
+  EXPECT_FALSE(at::equal(model.forward(tokens)[0][0], model.forward(changed)[0][0]));
+}
+
+TEST(Transformer, IgnoresTargetsOfMinus100) {
+  const Transformer model(kTiny, 1);
+  const at::Tensor tokens = random_tokens(2, 6, 3);
+  const at::Tensor targets = random_tokens(2, 6, 4);
+  const at::Tensor masked = targets.clone();
+  masked[1].fill_(-100);
+  const double first_row =
+      model.loss(tokens.narrow(0, 0, 1), targets.narrow(0, 0, 1)).item<double>();
+  // A mean of six FP32 terms near ln 7, in another order of sums: a few ulps of 2.
+  EXPECT_NEAR(model.loss(tokens, masked).item<double>(), first_row, 8 * 0x1p-22);
+}
+
+// Central differences in double: truncation h^2 and cancellation u/h are both near 1e-10 at
+// h = 1e-5, and the rotary tables are constants.
+TEST(Transformer, GradientsMatchFiniteDifferences) {
+  Transformer model(kTiny, 9);
+  model.to_(at::kDouble);
+  const at::Tensor tokens = random_tokens(2, 5, 10);
+  const at::Tensor targets = random_tokens(2, 5, 11);
+  model.loss(tokens, targets).backward();
+  const double h = 1e-5;
+  for (const tensor::Parameter& parameter : model.parameters()) {
+    const at::NoGradGuard no_grad;
+    auto* values = parameter.value.mutable_data_ptr<double>();
+    const int64_t last = parameter.value.numel() - 1;
+    for (int64_t i : {int64_t{0}, last / 2, last}) {
+      const double value = values[i];
+      values[i] = value + h;
+      const double above = model.loss(tokens, targets).item<double>();
+      values[i] = value - h;
+      const double below = model.loss(tokens, targets).item<double>();
+      values[i] = value;
+      EXPECT_NEAR(parameter.value.grad().view(-1)[i].item<double>(), (above - below) / (2 * h),
+                  1e-8)
+          << parameter.name << "[" << i << "]";
+    }
+  }
+}
+
+TEST(Transformer, CastKeepsIdentityAndDropsGradients) {
+  Transformer model(kTiny, 3);
+  const at::Tensor held = model.parameters()[0].value;
+  model.loss(random_tokens(1, 4, 1), random_tokens(1, 4, 2)).backward();
+  ASSERT_TRUE(held.grad().defined());
+  model.to_(at::kBFloat16);
+  EXPECT_EQ(held.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(held.requires_grad());
+  EXPECT_FALSE(held.grad().defined());
+}
+
+TEST(Transformer, RefusesImpossibleShapesByName) {
+  TransformerOptions options = kTiny;
+  options.width = 9;
+  try {
+    Transformer(options, 0);
+    FAIL() << "expected InvalidArgument";
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(),
+                 "transformer: width 9 with 2 heads; the width must be a multiple of twice the "
+                 "heads");
+  }
+  options = kTiny;
+  options.layers = 0;
+  EXPECT_THROW(Transformer(options, 0), InvalidArgument);
+  EXPECT_THROW((void)Transformer(kTiny, 0).forward(at::full({3}, 1, at::kLong)), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace mantissa::models

@@ -1,0 +1,76 @@
+#include "mantissa/report/comparison.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+
+#include "mantissa/base/error.h"
+#include "mantissa/report/quantity.h"
+#include "mantissa/report/text_table.h"
+
+namespace mantissa::report {
+namespace {
+
+using record::Summary;
+
+std::string bits(double value) {
+  if (std::isnan(value)) {
+    return "-";
+  }
+  std::array<char, 32> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), "%.4f", value);
+  return buffer.data();
+}
+
+int64_t total_peak(const Summary& run) {
+  int64_t total = 0;
+  for (const auto& [category, bytes] : run.peak_bytes) {
+    total += bytes;
+  }
+  return total;
+}
+
+void check_comparable(const std::vector<Summary>& runs) {
+  for (const Summary& run : runs) {
+    const Summary& first = runs.front();
+    MANTISSA_CHECK(run.steps == first.steps && run.seed == first.seed && run.params == first.params,
+                   InvalidArgument, "compare: run ", run.precision, " has ", run.steps,
+                   " steps, seed ", run.seed, ", ", run.params, " parameters, run ",
+                   first.precision, " has ", first.steps, ", ", first.seed, ", ", first.params,
+                   "; compare runs that differ in precision only");
+  }
+}
+
+}  // namespace
+
+std::string comparison_table(const std::vector<Summary>& runs) {
+  MANTISSA_CHECK(!runs.empty(), InvalidArgument, "compare: no runs; name at least one precision");
+  check_comparable(runs);
+  std::vector<std::vector<std::string>> rows;
+  const auto add = [&](const std::string& label,
+                       const std::function<std::string(const Summary&)>& cell) {
+    std::vector<std::string> row = {label};
+    for (const Summary& run : runs) {
+      row.push_back(cell(run));
+    }
+    rows.push_back(std::move(row));
+  };
+  add("", [](const Summary& run) { return run.precision; });
+  add("step time, median", [](const Summary& run) { return seconds_text(run.step_time_s); });
+  add("tokens/s", [](const Summary& run) { return count_text(run.tokens_per_s); });
+  add("peak tensor bytes", [](const Summary& run) { return bytes_text(total_peak(run)); });
+  for (const char* category : {"weights", "gradients", "optimizer", "activations", "other"}) {
+    add(concat("  ", category), [&](const Summary& run) {
+      const auto found = run.peak_bytes.find(category);
+      return found == run.peak_bytes.end() ? std::string("-") : bytes_text(found->second);
+    });
+  }
+  add("validation, bits/base", [](const Summary& run) { return bits(run.bits_per_base); });
+  add("best Markov model", [](const Summary& run) { return bits(run.markov_bits_per_base); });
+  add("loss scale at the end", [](const Summary& run) { return scale_text(run.scale); });
+  add("skipped steps", [](const Summary& run) { return std::to_string(run.skipped_steps); });
+  return text_table(rows);
+}
+
+}  // namespace mantissa::report

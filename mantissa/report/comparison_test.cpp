@@ -1,0 +1,66 @@
+#include "mantissa/report/comparison.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::report {
+namespace {
+
+record::Summary example(const std::string& precision) {
+  record::Summary run{};
+  run.precision = precision;
+  run.steps = 100;
+  run.seed = 1;
+  run.params = 1000;
+  run.step_time_s = 0.0125;
+  run.tokens_per_s = 81920;
+  run.peak_bytes = {{"weights", 4000}, {"activations", 60000}};
+  run.bits_per_base = 1.97654;
+  run.markov_bits_per_base = 1.978;
+  run.scale = 65536;
+  run.skipped_steps = 2;
+  return run;
+}
+
+TEST(Comparison, HasAColumnARunAndARowAFigure) {
+  const std::string table = comparison_table({example("fp32"), example("fp16")});
+  EXPECT_EQ(table,
+            "                          fp32     fp16\n"
+            "step time, median      12.5 ms  12.5 ms\n"
+            "tokens/s                 81.9k    81.9k\n"
+            "peak tensor bytes      64.0 kB  64.0 kB\n"
+            "  weights              4.00 kB  4.00 kB\n"
+            "  gradients                  -        -\n"
+            "  optimizer                  -        -\n"
+            "  activations          60.0 kB  60.0 kB\n"
+            "  other                      -        -\n"
+            "validation, bits/base   1.9765   1.9765\n"
+            "best Markov model       1.9780   1.9780\n"
+            "loss scale at the end     2^16     2^16\n"
+            "skipped steps                2        2\n");
+}
+
+TEST(Comparison, ShowsADashWhereNothingIsHeldOut) {
+  record::Summary run = example("fp32");
+  run.bits_per_base = std::nan("");
+  EXPECT_THAT(comparison_table({run}), ::testing::HasSubstr("validation, bits/base        -"));
+}
+
+TEST(Comparison, RefusesRunsThatDifferInMoreThanPrecision) {
+  record::Summary other = example("bf16");
+  other.steps = 50;
+  EXPECT_THAT(
+      [&] {
+        comparison_table({example("fp32"), other});
+      },
+      ::testing::ThrowsMessage<InvalidArgument>(
+          ::testing::HasSubstr("compare runs that differ in precision only")));
+  EXPECT_THROW(comparison_table({}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace mantissa::report

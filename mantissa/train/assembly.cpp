@@ -1,0 +1,182 @@
+#include "mantissa/train/assembly.h"
+
+#include <limits>
+
+#include "mantissa/base/error.h"
+#include "mantissa/genome/markov.h"
+#include "mantissa/tensor/dtype.h"
+#include "mantissa/tensor/memory.h"
+
+namespace mantissa::train {
+namespace {
+
+using numerics::Format;
+using tensor::memory::Category;
+using tensor::memory::CategoryScope;
+
+models::Transformer make_model(const RunConfig& config, Format compute) {
+  const CategoryScope weights(Category::weights);
+  models::TransformerOptions options;
+  options.vocabulary = data::kPaddedVocabulary;
+  options.layers = config.model.layers;
+  options.width = config.model.width;
+  options.heads = config.model.heads;
+  options.mlp_ratio = config.model.mlp_ratio;
+  options.rope_base = config.model.rope_base;
+  options.attention = config.data.objective == "causal" ? models::Attention::causal
+                                                        : models::Attention::bidirectional;
+  models::Transformer model(options, static_cast<uint64_t>(config.train.seed));
+  if (config.precision.master == "optimizer") {
+    model.to_(tensor::dtype_of(compute));
+  }
+  tensor::memory::tag_gradients(model.parameters());
+  return model;
+}
+
+optim::Optimizer make_optimizer(const RunConfig& config, const models::Transformer& model) {
+  const CategoryScope state(Category::optimizer);
+  optim::OptimizerOptions options;
+  options.kind = optim::parse_kind(config.optim.kind);
+  options.weight_decay = config.optim.weight_decay;
+  if (options.kind == optim::Kind::adamw) {
+    options.beta1 = config.optim.beta1;
+    options.beta2 = config.optim.beta2;
+    options.eps = config.optim.eps;
+  } else {
+    options.momentum = config.optim.momentum;
+  }
+  return {model.parameters(), options};
+}
+
+amp::LossScaler make_scaler(const RunConfig& config) {
+  amp::LossScalerOptions options;
+  options.kind = amp::parse_scale_kind(config.scale_kind());
+  if (options.kind != amp::ScaleKind::none) {
+    options.initial = static_cast<float>(config.scale.initial);
+  }
+  if (options.kind == amp::ScaleKind::dynamic) {
+    options.growth = static_cast<float>(config.scale.growth);
+    options.backoff = static_cast<float>(config.scale.backoff);
+    options.floor = static_cast<float>(config.scale.floor);
+    options.growth_interval = static_cast<int32_t>(config.scale.growth_interval);
+  }
+  return amp::LossScaler(at::kCPU, options);
+}
+
+amp::Policy make_policy(const RunConfig& config, Format compute) {
+  amp::Policy policy = amp::find_policy(config.precision.policy);
+  policy.compute = compute;
+  return policy;
+}
+
+optim::Schedule make_schedule(const RunConfig& config) {
+  optim::Schedule schedule;
+  schedule.kind = optim::parse_schedule_kind(config.optim.schedule);
+  schedule.lr = config.optim.lr;
+  if (schedule.kind != optim::ScheduleKind::constant) {
+    schedule.warmup_steps = config.optim.warmup;
+  }
+  if (schedule.kind == optim::ScheduleKind::cosine) {
+    schedule.total_steps = config.train.steps;
+    schedule.floor = config.optim.min_lr;
+  }
+  optim::validate(schedule);
+  return schedule;
+}
+
+}  // namespace
+
+RunData open_data(const RunConfig& config) {
+  RunData result;
+  result.genome = std::make_shared<const genome::Genome>(genome::Genome::open(config.data.fasta));
+  result.split = genome::split(*result.genome, {config.data.validation, config.data.test});
+  data::GenomeDatasetOptions options;
+  options.context = config.data.context;
+  options.objective = data::parse_objective(config.data.objective);
+  if (config.data.stride > 0) {
+    options.stride = config.data.stride;
+  }
+  result.train =
+      std::make_shared<const data::GenomeDataset>(result.genome, result.split.train, options);
+  // Held-out data: each base is scored once, whatever the stride of training.
+  options.stride.reset();
+  options.scoring = data::Scoring::once;
+  const auto held_out = [&](const std::vector<genome::Interval>& intervals)
+      -> std::shared_ptr<const data::GenomeDataset> {
+    if (intervals.empty()) {
+      return nullptr;
+    }
+    return std::make_shared<const data::GenomeDataset>(result.genome, intervals, options);
+  };
+  result.validation = held_out(result.split.validation);
+  result.test = held_out(result.split.test);
+  return result;
+}
+
+double markov_bits_per_base(const RunData& data, const std::vector<genome::Interval>& intervals) {
+  if (intervals.empty()) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return genome::markov(*data.genome, data.split.train, intervals).best();
+}
+
+Learner::Learner(const RunConfig& config)
+    : compute_(numerics::parse_format(config.precision.compute)),
+      policy_(make_policy(config, compute_)),
+      clip_(config.optim.clip),
+      schedule_(make_schedule(config)),
+      model_(make_model(config, compute_)),
+      optimizer_(make_optimizer(config, model_)),
+      scaler_(make_scaler(config)) {}
+
+StepParts Learner::parts() { return {model_, optimizer_, scaler_, policy_, compute_, clip_}; }
+
+double Learner::lr() const { return optim::lr_at(schedule_, optimizer_.steps()); }
+
+int64_t Learner::num_parameters() const {
+  int64_t count = 0;
+  for (const tensor::Parameter& parameter : model_.parameters()) {
+    count += parameter.value.numel();
+  }
+  return count;
+}
+
+tensor::StateDict Learner::state_dict() const {
+  tensor::StateDict state;
+  for (const tensor::Parameter& parameter : model_.parameters()) {
+    state.set("model." + parameter.name, parameter.value);
+  }
+  state.set("vocabulary", data::vocabulary_id());
+  state.merge("optimizer", optimizer_.state_dict());
+  state.merge("scaler", scaler_.state_dict());
+  return state;
+}
+
+void Learner::load_state_dict(const tensor::StateDict& state) {
+  const std::string& vocabulary = state.text("vocabulary");
+  MANTISSA_CHECK(vocabulary == data::vocabulary_id(), Corruption, "checkpoint: its vocabulary is ",
+                 vocabulary, ", this program's is ", data::vocabulary_id(),
+                 "; use the version of mantissa that wrote it");
+  const tensor::StateDict model = state.under("model");
+  for (const tensor::Parameter& parameter : model_.parameters()) {
+    model.copy_to(parameter.name, parameter.value);
+  }
+  MANTISSA_CHECK(model.tensors().size() == model_.parameters().size(), Corruption,
+                 "checkpoint: it has ", model.tensors().size(), " parameters, the model has ",
+                 model_.parameters().size(), "; resume with the run file that was saved");
+  optimizer_.load_state_dict(state.under("optimizer"));
+  scaler_.load_state_dict(state.under("scaler"));
+}
+
+std::unique_ptr<data::Loader> make_loader(const RunConfig& config, const RunData& data) {
+  data::SamplerOptions sampler;
+  sampler.seed = static_cast<uint64_t>(config.train.seed);
+  sampler.strands = config.data.reverse_complement ? data::Strands::both : data::Strands::forward;
+  data::LoaderOptions options;
+  options.batch = config.microbatch();
+  options.threads = static_cast<int>(config.data.threads);
+  options.prefetch = static_cast<int>(config.data.prefetch);
+  return std::make_unique<data::Loader>(data.train, sampler, options);
+}
+
+}  // namespace mantissa::train

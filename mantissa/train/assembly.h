@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "mantissa/amp/loss_scaler.h"
+#include "mantissa/base/api.h"
+#include "mantissa/data/genome_dataset.h"
+#include "mantissa/data/loader.h"
+#include "mantissa/genome/genome.h"
+#include "mantissa/genome/split.h"
+#include "mantissa/models/transformer.h"
+#include "mantissa/optim/optimizer.h"
+#include "mantissa/optim/schedule.h"
+#include "mantissa/train/run_config.h"
+#include "mantissa/train/step.h"
+
+namespace mantissa::train {
+
+/// The data of a run. `validation` and `test` are null when nothing is held out for them.
+struct RunData {
+  std::shared_ptr<const genome::Genome> genome;
+  genome::Split split;
+  std::shared_ptr<const data::GenomeDataset> train;
+  std::shared_ptr<const data::GenomeDataset> validation;
+  std::shared_ptr<const data::GenomeDataset> test;
+};
+
+/// Opens the genome and cuts it into windows. Throws what they throw.
+MANTISSA_API RunData open_data(const RunConfig& config);
+
+/// The best Markov model of the training data on `intervals`, bits per base: what a network must
+/// beat to have learnt anything. NaN when there are none.
+MANTISSA_API double markov_bits_per_base(const RunData& data,
+                                         const std::vector<genome::Interval>& intervals);
+
+/// The trained parts of a run in their first state: parameters, optimizer, scaler.
+class MANTISSA_API Learner {
+ public:
+  explicit Learner(const RunConfig& config);
+
+  /// The parts of a step; valid as long as the learner.
+  StepParts parts();
+  double lr() const;  // of the next step
+
+  const models::Transformer& model() const { return model_; }
+  const optim::Optimizer& optimizer() const { return optimizer_; }
+  const amp::LossScaler& scaler() const { return scaler_; }
+  int64_t num_parameters() const;
+
+  tensor::StateDict state_dict() const;
+  void load_state_dict(const tensor::StateDict& state);
+
+ private:
+  numerics::Format compute_;
+  amp::Policy policy_;
+  double clip_;
+  optim::Schedule schedule_;
+  models::Transformer model_;
+  optim::Optimizer optimizer_;
+  amp::LossScaler scaler_;
+};
+
+MANTISSA_API std::unique_ptr<data::Loader> make_loader(const RunConfig& config,
+                                                       const RunData& data);
+
+}  // namespace mantissa::train

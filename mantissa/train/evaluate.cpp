@@ -1,0 +1,39 @@
+#include "mantissa/train/evaluate.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/evaluation.h"
+
+namespace mantissa::train {
+
+EvaluationResult evaluate(const StepParts& parts, std::shared_ptr<const data::Dataset> dataset,
+                          const EvaluationOptions& options) {
+  const at::NoGradGuard no_grad;
+  const data::EvaluationBatches batches(std::move(dataset), options.batch);
+  const uint64_t wanted =
+      options.windows == 0
+          ? batches.size()
+          : std::min<uint64_t>(
+                batches.size(),
+                static_cast<uint64_t>((options.windows + options.batch - 1) / options.batch));
+  EvaluationResult result;
+  double sum = 0;
+  for (uint64_t i = 0; i < wanted; ++i) {
+    const data::Batch batch = batches.batch(i * batches.size() / wanted);
+    const int64_t targets = num_targets(batch);
+    if (targets == 0) {
+      continue;
+    }
+    sum += forward_loss(parts, batch).item<double>() * static_cast<double>(targets);
+    result.num_targets += targets;
+  }
+  MANTISSA_CHECK(result.num_targets > 0, InvalidArgument,
+                 "evaluate: no target in the validation data; hold out a longer region");
+  result.loss = sum / static_cast<double>(result.num_targets);
+  result.bits_per_base = result.loss / std::numbers::ln2;
+  return result;
+}
+
+}  // namespace mantissa::train

@@ -1,0 +1,294 @@
+#include "mantissa/train/loop.h"
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <optional>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/file.h"
+#include "mantissa/checkpoint/reader.h"
+#include "mantissa/checkpoint/writer.h"
+#include "mantissa/record/tensorboard.h"
+#include "mantissa/record/writer.h"
+#include "mantissa/tensor/memory.h"
+#include "mantissa/train/assembly.h"
+#include "mantissa/train/evaluate.h"
+#include "mantissa/train/machine.h"
+#include "mantissa/train/progress.h"
+#include "mantissa/train/run_folder.h"
+
+namespace mantissa::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// One run in its folder: the order of its steps, validations and checkpoints.
+class Loop {
+ public:
+  Loop(const RunConfig& config, RunFolder folder, const LoopOptions& options)
+      : config_(config),
+        folder_(std::move(folder)),
+        options_(options),
+        data_(open_data(config)),
+        learner_(config),
+        loader_(make_loader(config, data_)) {}
+
+  LoopOutcome run();
+
+ private:
+  void restore();
+  void open_record();
+  void step();
+  void validate();
+  void save();
+  bool validation_is_due() const;
+  bool save_is_due() const;
+  bool is_stopped() const { return options_.stop != nullptr && options_.stop->load() != 0; }
+  LoopOutcome conclude(Ending ending);
+  void emit(const record::Event& event);
+
+  RunConfig config_;
+  RunFolder folder_;
+  LoopOptions options_;
+  RunData data_;
+  Learner learner_;
+  std::unique_ptr<data::Loader> loader_;
+  Progress progress_;
+  int64_t saved_step_ = 0;  // of the newest checkpoint
+  double markov_bits_ = std::numeric_limits<double>::quiet_NaN();
+  std::optional<record::Writer> record_;
+  std::optional<record::TensorBoardWriter> tensorboard_;
+};
+
+void Loop::emit(const record::Event& event) {
+  const record::Entry entry{
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(),
+      event};
+  record_->append(entry);
+  tensorboard_->append(entry);
+  if (options_.observe) {
+    options_.observe(event);
+  }
+}
+
+void Loop::restore() {
+  if (!checkpoint::has_checkpoint(folder_.checkpoints())) {
+    open_record();
+    return;
+  }
+  const checkpoint::Loaded loaded = checkpoint::read_latest(folder_.checkpoints());
+  const tensor::StateDict& state = loaded.checkpoint.state;
+  learner_.load_state_dict(state.under("learner"));
+  loader_->load_state_dict(state.under("loader"));
+  progress_.load_state_dict(state.under("progress"));
+  const at::Generator& generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  at::Generator(generator).set_state(state.tensor("generator.cpu"));
+  saved_step_ = progress_.step;
+  open_record();
+  const auto warn = [&](const std::string& text) {
+    emit(record::Message{progress_.step, record::Level::warning, text});
+  };
+  for (const std::string& message : loaded.messages) {
+    warn(message);
+  }
+  for (const std::string& difference :
+       checkpoint::differences(loaded.checkpoint.environment, environment())) {
+    warn(difference);
+  }
+}
+
+void Loop::open_record() {
+  const bool is_new = !path_exists(folder_.record());
+  record_ = is_new ? record::Writer::create(folder_.record())
+                   : record::Writer::resume(folder_.record(), progress_.step);
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  tensorboard_.emplace(folder_.tensorboard(), now);
+  for (const record::Entry& entry : record_->kept()) {
+    tensorboard_->append(entry);
+    progress_.note(entry.event);
+  }
+  emit(record::RunStart{to_toml(config_), environment(), cpu_description(),
+                        is_new ? -1 : progress_.step});
+}
+
+void Loop::step() {
+  const Clock::time_point start = Clock::now();
+  const double waited = loader_->wait_s();
+  std::vector<data::Batch> microbatches;
+  int64_t num_tokens = 0;
+  for (int64_t rows = 0; rows < config_.train.batch; rows += config_.microbatch()) {
+    microbatches.push_back(loader_->next());
+    num_tokens += microbatches.back().tokens.numel();
+  }
+  const double lr = learner_.lr();
+  const StepReport report = training_step(learner_.parts(), microbatches, lr);
+  ++progress_.step;
+  const bool skipped = report.outcome == optim::StepOutcome::skipped;
+  progress_.count_outcome(skipped);
+
+  record::Step event;
+  event.step = progress_.step;
+  event.loss = report.loss;
+  event.bits_per_base = report.loss / std::numbers::ln2;
+  event.lr = lr;
+  event.grad_norm = report.grad_norm;
+  event.scale = report.scale;
+  event.skipped = skipped;
+  event.step_time_s = seconds_since(start);
+  event.tokens_per_s = static_cast<double>(num_tokens) / event.step_time_s;
+  event.data_wait_s = loader_->wait_s() - waited;
+  event.peak_bytes = tensor::memory::is_counting() ? tensor::memory::peak_bytes().total() : 0;
+  progress_.note(event);
+  emit(event);
+
+  MANTISSA_CHECK(progress_.step > 1 || std::isfinite(report.loss), Error, "train: the loss is ",
+                 report.loss,
+                 " at the first step, in the forward pass; lower the precision's risk "
+                 "with --precision fp32 or bf16, or check the data");
+  MANTISSA_CHECK(progress_.skipped_in_row < config_.train.max_skips, Error,
+                 "train: ", progress_.skipped_in_row, " steps in a row were skipped up to step ",
+                 progress_.step, ", loss ", report.loss, ", scale ", report.scale,
+                 ", first gradient that is not finite: ",
+                 report.nonfinite.empty() ? "none before unscaling" : report.nonfinite,
+                 "; lower optim.lr, or use bf16; the last checkpoint is kept");
+}
+
+bool Loop::validation_is_due() const {
+  const bool at_time =
+      progress_.step % config_.train.eval_every == 0 || progress_.step == config_.train.steps;
+  return data_.validation != nullptr && progress_.step > 0 && at_time &&
+         progress_.validated_step != progress_.step;
+}
+
+void Loop::validate() {
+  EvaluationOptions options;
+  options.batch = config_.microbatch();
+  options.windows = config_.train.eval_windows;
+  const EvaluationResult result = evaluate(learner_.parts(), data_.validation, options);
+  progress_.count_validation(result.bits_per_base);
+  emit(record::Evaluation{progress_.step, result.bits_per_base, result.loss});
+}
+
+bool Loop::save_is_due() const {
+  const int64_t every = config_.train.checkpoint_every > 0 ? config_.train.checkpoint_every
+                                                           : config_.train.eval_every;
+  return progress_.step > saved_step_ &&
+         (progress_.step % every == 0 || progress_.step == config_.train.steps ||
+          progress_.best_step == progress_.step);
+}
+
+void Loop::save() {
+  record_->sync();
+  const Clock::time_point start = Clock::now();
+  checkpoint::Checkpoint content;
+  content.step = progress_.step;
+  content.environment = environment();
+  content.state.merge("learner", learner_.state_dict());
+  content.state.merge("loader", loader_->state_dict());
+  content.state.merge("progress", progress_.state_dict());
+  {
+    const at::Generator& generator = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    content.state.set("generator.cpu", generator.get_state());
+  }
+  checkpoint::WriteOptions options;
+  options.keep_last = config_.train.keep;
+  const checkpoint::Saved saved = checkpoint::write(folder_.checkpoints(), content, options);
+  if (progress_.best_step == progress_.step) {
+    checkpoint::mark_best(folder_.checkpoints(), progress_.step);
+  }
+  saved_step_ = progress_.step;
+  emit(record::CheckpointSaved{progress_.step, saved.folder.filename().string(), saved.size_bytes,
+                               seconds_since(start)});
+  for (const std::string& message : saved.messages) {
+    emit(record::Message{progress_.step, record::Level::warning, message});
+  }
+}
+
+LoopOutcome Loop::conclude(Ending ending) {
+  LoopOutcome outcome;
+  outcome.ending = ending;
+  record::Summary& summary = outcome.summary;
+  summary.steps = progress_.step;
+  summary.bits_per_base = progress_.validation_bits;
+  summary.loss = progress_.loss;
+  summary.markov_bits_per_base = markov_bits_;
+  summary.step_time_s = progress_.median_step_time_s();
+  summary.tokens_per_s =
+      static_cast<double>(config_.train.batch * config_.data.context) / summary.step_time_s;
+  if (tensor::memory::is_counting()) {
+    summary.peak_bytes = tensor::memory::peak_bytes().by_name();
+  }
+  summary.scale = learner_.scaler().value().item<double>();
+  summary.skipped_steps = progress_.skipped;
+  summary.params = learner_.num_parameters();
+  summary.seed = config_.train.seed;
+  summary.precision = config_.precision.compute;
+  summary.policy = config_.precision.policy;
+  summary.stopped_by = ending == Ending::finished   ? "steps"
+                       : ending == Ending::patience ? "patience"
+                                                    : "signal";
+  if (ending != Ending::interrupted) {
+    emit(record::RunEnd{summary});
+    replace_file(folder_.summary(), record::to_json(summary) + "\n");
+  }
+  record_->sync();
+  return outcome;
+}
+
+LoopOutcome Loop::run() {
+  if (config_.train.threads > 0) {
+    at::set_num_threads(static_cast<int>(config_.train.threads));
+  }
+  restore();
+  markov_bits_ = markov_bits_per_base(data_, data_.split.validation);
+  for (;;) {
+    if (validation_is_due() && !is_stopped()) {
+      validate();
+    }
+    if (save_is_due()) {
+      save();
+    }
+    if (progress_.step >= config_.train.steps && !validation_is_due()) {
+      return conclude(Ending::finished);
+    }
+    if (config_.train.patience > 0 && progress_.validations_since_best >= config_.train.patience) {
+      return conclude(Ending::patience);
+    }
+    if (is_stopped()) {
+      if (saved_step_ < progress_.step) {
+        save();
+      }
+      return conclude(Ending::interrupted);
+    }
+    step();
+  }
+}
+
+}  // namespace
+
+LoopOutcome start_run(const RunConfig& config, const std::filesystem::path& folder,
+                      const LoopOptions& options) {
+  RunFolder run_folder = RunFolder::create(folder);
+  replace_file(run_folder.config(), to_toml(config));
+  return Loop(config, std::move(run_folder), options).run();
+}
+
+LoopOutcome resume_run(const std::filesystem::path& folder, const LoopOptions& options) {
+  RunFolder run_folder = RunFolder::open(folder);
+  const RunConfig config = load_run_config(run_folder.config(), {});
+  return Loop(config, std::move(run_folder), options).run();
+}
+
+}  // namespace mantissa::train

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+
+#include "mantissa/base/api.h"
+#include "mantissa/record/event.h"
+#include "mantissa/train/run_config.h"
+
+namespace mantissa::train {
+
+struct LoopOptions {
+  /// Called with each event after it was recorded, on the training thread.
+  std::function<void(const record::Event&)> observe = {};
+
+  /// When it turns non-zero the current step is finished, the state saved, and the loop returns.
+  const std::atomic<int>* stop = nullptr;
+};
+
+/// What ended a run.
+enum class Ending {
+  finished,     // train.steps are done
+  patience,     // train.patience validations brought no new best
+  interrupted,  // `stop`: the state is saved, resume_run goes on
+};
+
+struct LoopOutcome {
+  Ending ending = Ending::finished;
+  record::Summary summary;
+};
+
+/// Trains as `config` says, in a new folder that then holds all of the run (run_folder.h).
+/// Throws InvalidArgument when the folder holds a run already, IoError when the disk says no, and
+/// Error when the loss of the first step is not finite or train.max_skips steps in a row were
+/// skipped; the last checkpoint stays.
+MANTISSA_API LoopOutcome start_run(const RunConfig& config, const std::filesystem::path& folder,
+                                   const LoopOptions& options = {});
+
+/// Continues the run in `folder` from its newest valid checkpoint, or from its beginning when it
+/// has none. On the same machine with the same number of threads the parameters become, bit for
+/// bit, those of a run that was never stopped. A run that has ended returns its summary.
+MANTISSA_API LoopOutcome resume_run(const std::filesystem::path& folder,
+                                    const LoopOptions& options = {});
+
+}  // namespace mantissa::train

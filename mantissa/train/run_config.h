@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "mantissa/base/api.h"
+
+namespace mantissa::train {
+
+struct DataConfig {
+  std::string fasta;
+  std::vector<std::string> validation;
+  std::vector<std::string> test;
+  int64_t context = 256;
+  int64_t stride = 0;
+  bool reverse_complement = true;
+  std::string objective = "causal";
+  int64_t threads = 1;
+  int64_t prefetch = 4;
+};
+
+struct ModelConfig {
+  std::string kind = "transformer";
+  int64_t layers = 4;
+  int64_t width = 128;
+  int64_t heads = 4;
+  int64_t mlp_ratio = 4;
+  double rope_base = 1e4;
+};
+
+struct TrainConfig {
+  int64_t steps = 1000;
+  int64_t seed = 1;
+  int64_t batch = 32;
+  int64_t microbatch = 0;
+  int64_t eval_every = 100;
+  int64_t eval_windows = 0;
+  int64_t checkpoint_every = 0;
+  int64_t keep = 2;
+  int64_t patience = 0;
+  int64_t max_skips = 25;
+  int64_t threads = 0;
+};
+
+struct OptimConfig {
+  std::string kind = "adamw";
+  double lr = 1e-3;
+  std::string schedule = "cosine";
+  int64_t warmup = 0;
+  double min_lr = 0.0;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double momentum = 0.9;
+  double weight_decay = 0.1;
+  double clip = 1.0;
+};
+
+struct PrecisionConfig {
+  std::string compute = "fp32";
+  std::string policy = "torch";
+  std::string master = "parameters";
+};
+
+struct ScaleConfig {
+  std::string kind = "auto";
+  double initial = 65536.0;
+  double growth = 2.0;
+  double backoff = 0.5;
+  int64_t growth_interval = 2000;
+  double floor = 1.0;
+};
+
+/// All that decides a run, as a value: one TOML file, `section.key`. Every key, its default and
+/// its meaning: `describe_keys()`.
+struct RunConfig {
+  DataConfig data;
+  ModelConfig model;
+  TrainConfig train;
+  OptimConfig optim;
+  PrecisionConfig precision;
+  ScaleConfig scale;
+
+  /// The scale kind with `auto` decided: dynamic for fp16, none for the others.
+  std::string scale_kind() const;
+
+  /// Sequences of one forward pass: train.microbatch, or train.batch when that is 0.
+  int64_t microbatch() const { return train.microbatch == 0 ? train.batch : train.microbatch; }
+};
+
+/// One `key=value` of the command line; the value is TOML, or a bare word for a text.
+struct Setting {
+  std::string key;
+  std::string value;
+};
+
+/// Splits at the first `=`. Throws InvalidArgument when there is none.
+MANTISSA_API Setting parse_setting(const std::string& text);
+
+/// Reads a run file and applies `settings` over it. Throws InvalidArgument, with file and line, for
+/// an unknown key (with the nearest valid one), a value of the wrong type or out of range, and a
+/// key that has no effect beside the others. Relative paths in the file are relative to its folder,
+/// those in `settings` to the current one; the result holds absolute ones.
+MANTISSA_API RunConfig load_run_config(const std::filesystem::path& file,
+                                       const std::vector<Setting>& settings);
+
+/// The whole configuration as a run file that `load_run_config` reads back to the same value.
+MANTISSA_API std::string to_toml(const RunConfig& config);
+
+/// Every key with its type, default and meaning, one a line: `mantissa train --help-keys`.
+MANTISSA_API std::string describe_keys();
+
+}  // namespace mantissa::train

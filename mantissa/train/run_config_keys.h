@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "mantissa/train/run_config.h"
+
+namespace mantissa::train {
+
+using Field = std::variant<int64_t*, double*, bool*, std::string*, std::vector<std::string>*>;
+
+/// One key of a run file: the single place that knows its name, meaning and limits.
+struct Key {
+  std::string name;
+  std::string meaning;
+  Field (*field)(RunConfig&);
+  std::vector<std::string> choices = {};           // of a text; empty: any
+  double minimum = -1e300;                         // of a number
+  double maximum = 1e300;                          // of a number
+  bool (*has_effect)(const RunConfig&) = nullptr;  // null: always
+  const char* effect = nullptr;                    // when it has: "optim.kind is \"sgd\""
+};
+
+/// In the order of the file.
+const std::vector<Key>& run_config_keys();
+
+}  // namespace mantissa::train

@@ -1,0 +1,163 @@
+#include "mantissa/train/run_config.h"
+
+#include <unistd.h>
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/train/run_config_keys.h"
+
+namespace mantissa::train {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+class RunConfigTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              concat("mantissa_run_config_", ::getpid(), "_",
+                     ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  RunConfig load(const std::string& text, const std::vector<Setting>& settings = {}) {
+    const std::filesystem::path file = folder_ / "run.toml";
+    std::ofstream(file) << text;
+    return load_run_config(file, settings);
+  }
+
+  std::filesystem::path folder_;
+};
+
+constexpr const char* kMinimal = "[data]\nfasta = \"lambda.fa\"\n";
+
+TEST_F(RunConfigTest, PathsAreRelativeToTheFile) {
+  EXPECT_EQ(load(kMinimal).data.fasta, (folder_ / "lambda.fa").string());
+  EXPECT_EQ(load("[data]\nfasta = \"/genomes/x.fa\"\n").data.fasta, "/genomes/x.fa");
+}
+
+TEST_F(RunConfigTest, SettingsWinAndTheirPathsAreRelativeToTheCurrentFolder) {
+  const RunConfig config = load(kMinimal, {{"data.fasta", "other.fa"},
+                                           {"optim.lr", "3e-4"},
+                                           {"optim.kind", "sgd"},
+                                           {"data.validation", "[\"chr15\", \"chr16:1-500\"]"},
+                                           {"data.reverse_complement", "false"}});
+  EXPECT_EQ(config.data.fasta, (std::filesystem::current_path() / "other.fa").string());
+  EXPECT_EQ(config.optim.lr, 3e-4);
+  EXPECT_EQ(config.optim.kind, "sgd");
+  EXPECT_EQ(config.data.validation, (std::vector<std::string>{"chr15", "chr16:1-500"}));
+  EXPECT_FALSE(config.data.reverse_complement);
+}
+
+TEST_F(RunConfigTest, ResolvedFileReadsBackToTheSameValue) {
+  const RunConfig config = load(std::string(kMinimal) +
+                                "validation = [\"a\", \"b\\\"c\"]\ncontext = 77\n"
+                                "[train]\nsteps = 12\nbatch = 6\nmicrobatch = 3\neval_every = 5\n"
+                                "[optim]\nkind = \"sgd\"\nmomentum = 0.85\nlr = 0.1\n"
+                                "[precision]\ncompute = \"fp16\"\nmaster = \"optimizer\"\n"
+                                "[scale]\ninitial = 1024.0\ngrowth_interval = 7\n");
+  const std::string text = to_toml(config);
+  const RunConfig again = load(text);
+  EXPECT_EQ(to_toml(again), text);
+  EXPECT_EQ(again.data.validation, config.data.validation);
+  EXPECT_EQ(again.data.context, 77);
+  EXPECT_EQ(again.microbatch(), 3);
+  EXPECT_EQ(again.optim.momentum, 0.85);
+  EXPECT_EQ(again.precision.master, "optimizer");
+  EXPECT_EQ(again.scale_kind(), "dynamic");
+  EXPECT_EQ(again.scale.initial, 1024.0);
+}
+
+// Every key is written and read: one that was forgotten would come back with its default.
+TEST_F(RunConfigTest, EveryKeyThatCountsIsInTheResolvedFile) {
+  const RunConfig config = load(kMinimal);
+  const std::string text = to_toml(config);
+  for (const Key& key : run_config_keys()) {
+    const std::string name = key.name.substr(key.name.find('.') + 1) + " = ";
+    if (key.has_effect == nullptr || key.has_effect(config)) {
+      EXPECT_THAT(text, HasSubstr("\n" + name)) << key.name;
+    }
+    EXPECT_THAT(describe_keys(), HasSubstr(key.name + " = ")) << key.name;
+  }
+}
+
+TEST_F(RunConfigTest, UnknownKeysAreNamedWithTheNearestAndTheLine) {
+  EXPECT_THAT([&] { load(std::string(kMinimal) + "[train]\nstesp = 5\n"); },
+              ThrowsMessage<InvalidArgument>(
+                  HasSubstr("run.toml:4: unknown key \"train.stesp\"; did you mean \"train.steps\"?")));
+  EXPECT_THAT([&] { load(kMinimal, {{"optim.lrr", "1"}}); },
+              ThrowsMessage<InvalidArgument>(
+                  HasSubstr("--set optim.lrr=1: unknown key \"optim.lrr\"; did you mean \"optim.lr\"?")));
+  EXPECT_THAT([&] { load("steps = 5\n"); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("\"steps\" stands outside of a section")));
+}
+
+TEST_F(RunConfigTest, WrongTypesAndRangesSayWhatIsValid) {
+  const auto message_of = [&](const char* key, const char* value) -> std::string {
+    try {
+      load(kMinimal, {{key, value}});
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "nothing thrown";
+  };
+  EXPECT_THAT(message_of("train.steps", "ten"), HasSubstr("expected an integer"));
+  EXPECT_THAT(message_of("train.steps", "1.5"), HasSubstr("train.steps is 1.5; expected an integer"));
+  EXPECT_THAT(message_of("train.steps", "0"), HasSubstr("train.steps is 0; valid: 1 to 1e+15"));
+  EXPECT_THAT(message_of("optim.lr", "-1e-3"), HasSubstr("optim.lr is -0.001; valid: "));
+  EXPECT_THAT(message_of("optim.lr", "nan"), HasSubstr("expected a finite number"));
+  EXPECT_THAT(message_of("precision.compute", "fp61"), HasSubstr("did you mean \"fp32\"?"));
+  EXPECT_THAT(message_of("data.reverse_complement", "1"), HasSubstr("expected true or false"));
+  EXPECT_THAT(message_of("data.validation", "chr1"), HasSubstr("expected a list of texts"));
+  EXPECT_THAT(message_of("train.threads", "1000000"), HasSubstr("valid: 0 to 4096"));
+}
+
+TEST_F(RunConfigTest, ASettingWithoutEffectIsAnError) {
+  EXPECT_THAT([&] { load(kMinimal, {{"optim.momentum", "0.5"}}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr(
+                  "optim.momentum has no effect here; remove it, it counts when optim.kind is")));
+  EXPECT_THAT([&] { load(kMinimal, {{"scale.initial", "128"}}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("scale.initial has no effect here")));
+  EXPECT_EQ(load(kMinimal, {{"scale.initial", "128"}, {"scale.kind", "static"}}).scale.initial, 128);
+}
+
+TEST_F(RunConfigTest, ContradictionsAreRefused) {
+  EXPECT_THAT([&] { load(kMinimal, {{"train.batch", "10"}, {"train.microbatch", "4"}}); },
+              ThrowsMessage<InvalidArgument>(
+                  HasSubstr("train.batch 10 is not a multiple of train.microbatch 4")));
+  EXPECT_THAT([&] { load(kMinimal, {{"precision.master", "optimizer"}}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("16-bit parameters need bf16 or fp16")));
+  EXPECT_THAT([&] { load(kMinimal, {{"optim.min_lr", "1"}}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("optim.min_lr 1 is above optim.lr")));
+  EXPECT_THAT([&] { load("[train]\nsteps = 3\n"); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("data.fasta is missing")));
+}
+
+TEST_F(RunConfigTest, BrokenTomlAndMissingFilesAreOneLine) {
+  EXPECT_THAT([&] { load("[data\nfasta = 1\n"); },
+              ThrowsMessage<InvalidArgument>(::testing::AllOf(
+                  HasSubstr("run.toml:1: "), ::testing::Not(HasSubstr("\n")))));
+  EXPECT_THAT([&] { load_run_config(folder_ / "absent.toml", {}); },
+              ThrowsMessage<IoError>(HasSubstr("absent.toml: no such run file")));
+}
+
+TEST_F(RunConfigTest, SettingsAreSplitAtTheFirstEquals) {
+  EXPECT_EQ(parse_setting("a.b=c=d").key, "a.b");
+  EXPECT_EQ(parse_setting("a.b=c=d").value, "c=d");
+  EXPECT_THROW(parse_setting("a.b"), InvalidArgument);
+  EXPECT_THROW(parse_setting("=1"), InvalidArgument);
+}
+
+TEST_F(RunConfigTest, AutoScaleIsDynamicForFp16Only) {
+  EXPECT_EQ(load(kMinimal, {{"precision.compute", "fp16"}}).scale_kind(), "dynamic");
+  EXPECT_EQ(load(kMinimal, {{"precision.compute", "bf16"}}).scale_kind(), "none");
+}
+
+}  // namespace
+}  // namespace mantissa::train

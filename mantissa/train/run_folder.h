@@ -1,0 +1,42 @@
+#pragma once
+
+#include <filesystem>
+
+#include "mantissa/base/api.h"
+
+namespace mantissa::train {
+
+/// Where a run keeps its files, and the lock that keeps a second process out of it.
+///
+///     run.toml                     the resolved configuration
+///     record.jsonl                 what happened (docs/formats/record.md)
+///     events.out.tfevents.mantissa the curves for TensorBoard
+///     checkpoints/                 the states (docs/formats/checkpoint.md)
+///     summary.json                 the outcome, when the run has ended
+class MANTISSA_API RunFolder {
+ public:
+  /// Makes the folder. Throws InvalidArgument when it already holds a run.
+  static RunFolder create(const std::filesystem::path& path);
+
+  /// Throws IoError when there is no run in it.
+  static RunFolder open(const std::filesystem::path& path);
+
+  RunFolder(RunFolder&& other) noexcept;
+  RunFolder& operator=(RunFolder&&) = delete;
+  ~RunFolder();
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path config() const { return path_ / "run.toml"; }
+  std::filesystem::path record() const { return path_ / "record.jsonl"; }
+  std::filesystem::path tensorboard() const { return path_ / "events.out.tfevents.mantissa"; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path summary() const { return path_ / "summary.json"; }
+
+ private:
+  explicit RunFolder(std::filesystem::path path);
+
+  std::filesystem::path path_;
+  int lock_;  // file descriptor; the lock ends with the process, however that ends
+};
+
+}  // namespace mantissa::train

@@ -1,0 +1,50 @@
+#include "mantissa/train/run_folder.h"
+
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/file.h"
+
+namespace mantissa::train {
+namespace {
+
+class RunFolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::temp_directory_path() /
+            concat("mantissa_run_folder_", ::getpid(), "_",
+                   ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(root_);
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  std::filesystem::path root_;
+};
+
+TEST_F(RunFolderTest, RefusesASecondRunInOneFolder) {
+  {
+    const RunFolder folder = RunFolder::create(root_ / "a");
+    replace_file(folder.config(), "");
+  }
+  EXPECT_THAT([&] { RunFolder::create(root_ / "a"); },
+              ::testing::ThrowsMessage<InvalidArgument>(
+                  ::testing::HasSubstr("already holds a run; continue it with --resume")));
+  EXPECT_EQ(RunFolder::open(root_ / "a").path(), root_ / "a");
+}
+
+TEST_F(RunFolderTest, IsHeldByOneAtATime) {
+  const RunFolder held = RunFolder::create(root_ / "a");
+  EXPECT_THAT([&] { RunFolder::create(root_ / "a"); },
+              ::testing::ThrowsMessage<IoError>(::testing::HasSubstr("another process works in")));
+}
+
+TEST_F(RunFolderTest, OpenNeedsARun) {
+  EXPECT_THAT([&] { RunFolder::open(root_ / "none"); },
+              ::testing::ThrowsMessage<IoError>(::testing::HasSubstr("holds no run")));
+}
+
+}  // namespace
+}  // namespace mantissa::train

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "mantissa/amp/loss_scaler.h"
+#include "mantissa/amp/policy.h"
+#include "mantissa/base/api.h"
+#include "mantissa/data/batch.h"
+#include "mantissa/models/transformer.h"
+#include "mantissa/numerics/format.h"
+#include "mantissa/optim/optimizer.h"
+
+namespace mantissa::train {
+
+/// What one step works on. The parts outlive the step.
+struct StepParts {
+  const models::Transformer& model;
+  optim::Optimizer& optimizer;
+  amp::LossScaler& scaler;
+  amp::Policy policy;
+  numerics::Format compute = numerics::Format::fp32;
+  double clip = 0;  // largest gradient norm after unscaling; 0: no clipping
+};
+
+struct StepReport {
+  double loss = 0;       // nats a target, over all microbatches, before the update
+  double grad_norm = 0;  // global L2, unscaled, before clipping
+  double scale = 1;      // that this step's loss was multiplied by
+  optim::StepOutcome outcome = optim::StepOutcome::applied;
+  std::string nonfinite;  // of a skipped step: the first parameter whose gradient is not finite
+};
+
+/// Number of targets of a batch that are scored.
+MANTISSA_API int64_t num_targets(const data::Batch& batch);
+
+/// The loss of `batch` as its policy has it computed: mean nats a target, 0-d FP32. With gradients
+/// when grad mode is on.
+MANTISSA_API at::Tensor forward_loss(const StepParts& parts, const data::Batch& batch);
+
+/// One optimizer step over the mean loss of all targets in `microbatches`, whose number does not
+/// change the result beyond the order of FP32 sums. A step with a gradient that is not finite
+/// changes nothing but the scale. Waits for the device, since it reports numbers.
+MANTISSA_API StepReport training_step(const StepParts& parts,
+                                      const std::vector<data::Batch>& microbatches, double lr);
+
+}  // namespace mantissa::train

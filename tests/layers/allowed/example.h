@@ -1,0 +1,2 @@
+#include "mantissa/base/error.h"
+#include "mantissa/numerics/format.h"

@@ -1,0 +1,1 @@
+#include "mantissa/base/error.h"
