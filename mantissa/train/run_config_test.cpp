@@ -89,11 +89,14 @@ TEST_F(RunConfigTest, EveryKeyThatCountsIsInTheResolvedFile) {
 
 TEST_F(RunConfigTest, UnknownKeysAreNamedWithTheNearestAndTheLine) {
   EXPECT_THAT([&] { load(std::string(kMinimal) + "[train]\nstesp = 5\n"); },
-              ThrowsMessage<InvalidArgument>(
-                  HasSubstr("run.toml:4: unknown key \"train.stesp\"; did you mean \"train.steps\"?")));
-  EXPECT_THAT([&] { load(kMinimal, {{"optim.lrr", "1"}}); },
-              ThrowsMessage<InvalidArgument>(
-                  HasSubstr("--set optim.lrr=1: unknown key \"optim.lrr\"; did you mean \"optim.lr\"?")));
+              ThrowsMessage<InvalidArgument>(HasSubstr(
+                  "run.toml:4: unknown key \"train.stesp\"; did you mean \"train.steps\"?")));
+  EXPECT_THAT(
+      [&] {
+        load(kMinimal, {{"optim.lrr", "1"}});
+      },
+      ThrowsMessage<InvalidArgument>(
+          HasSubstr("--set optim.lrr=1: unknown key \"optim.lrr\"; did you mean \"optim.lr\"?")));
   EXPECT_THAT([&] { load("steps = 5\n"); },
               ThrowsMessage<InvalidArgument>(HasSubstr("\"steps\" stands outside of a section")));
 }
@@ -108,7 +111,8 @@ TEST_F(RunConfigTest, WrongTypesAndRangesSayWhatIsValid) {
     return "nothing thrown";
   };
   EXPECT_THAT(message_of("train.steps", "ten"), HasSubstr("expected an integer"));
-  EXPECT_THAT(message_of("train.steps", "1.5"), HasSubstr("train.steps is 1.5; expected an integer"));
+  EXPECT_THAT(message_of("train.steps", "1.5"),
+              HasSubstr("train.steps is 1.5; expected an integer"));
   EXPECT_THAT(message_of("train.steps", "0"), HasSubstr("train.steps is 0; valid: 1 to 1e+15"));
   EXPECT_THAT(message_of("optim.lr", "-1e-3"), HasSubstr("optim.lr is -0.001; valid: "));
   EXPECT_THAT(message_of("optim.lr", "nan"), HasSubstr("expected a finite number"));
@@ -119,30 +123,46 @@ TEST_F(RunConfigTest, WrongTypesAndRangesSayWhatIsValid) {
 }
 
 TEST_F(RunConfigTest, ASettingWithoutEffectIsAnError) {
-  EXPECT_THAT([&] { load(kMinimal, {{"optim.momentum", "0.5"}}); },
-              ThrowsMessage<InvalidArgument>(HasSubstr(
-                  "optim.momentum has no effect here; remove it, it counts when optim.kind is")));
-  EXPECT_THAT([&] { load(kMinimal, {{"scale.initial", "128"}}); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("scale.initial has no effect here")));
-  EXPECT_EQ(load(kMinimal, {{"scale.initial", "128"}, {"scale.kind", "static"}}).scale.initial, 128);
+  EXPECT_THAT(
+      [&] {
+        load(kMinimal, {{"optim.momentum", "0.5"}});
+      },
+      ThrowsMessage<InvalidArgument>(
+          HasSubstr("optim.momentum has no effect here; remove it, it counts when optim.kind is")));
+  EXPECT_THAT(
+      [&] {
+        load(kMinimal, {{"scale.initial", "128"}});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("scale.initial has no effect here")));
+  EXPECT_EQ(load(kMinimal, {{"scale.initial", "128"}, {"scale.kind", "static"}}).scale.initial,
+            128);
 }
 
 TEST_F(RunConfigTest, ContradictionsAreRefused) {
-  EXPECT_THAT([&] { load(kMinimal, {{"train.batch", "10"}, {"train.microbatch", "4"}}); },
-              ThrowsMessage<InvalidArgument>(
-                  HasSubstr("train.batch 10 is not a multiple of train.microbatch 4")));
-  EXPECT_THAT([&] { load(kMinimal, {{"precision.master", "optimizer"}}); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("16-bit parameters need bf16 or fp16")));
-  EXPECT_THAT([&] { load(kMinimal, {{"optim.min_lr", "1"}}); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("optim.min_lr 1 is above optim.lr")));
+  EXPECT_THAT(
+      [&] {
+        load(kMinimal, {{"train.batch", "10"}, {"train.microbatch", "4"}});
+      },
+      ThrowsMessage<InvalidArgument>(
+          HasSubstr("train.batch 10 is not a multiple of train.microbatch 4")));
+  EXPECT_THAT(
+      [&] {
+        load(kMinimal, {{"precision.master", "optimizer"}});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("16-bit parameters need bf16 or fp16")));
+  EXPECT_THAT(
+      [&] {
+        load(kMinimal, {{"optim.min_lr", "1"}});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("optim.min_lr 1 is above optim.lr")));
   EXPECT_THAT([&] { load("[train]\nsteps = 3\n"); },
               ThrowsMessage<InvalidArgument>(HasSubstr("data.fasta is missing")));
 }
 
 TEST_F(RunConfigTest, BrokenTomlAndMissingFilesAreOneLine) {
   EXPECT_THAT([&] { load("[data\nfasta = 1\n"); },
-              ThrowsMessage<InvalidArgument>(::testing::AllOf(
-                  HasSubstr("run.toml:1: "), ::testing::Not(HasSubstr("\n")))));
+              ThrowsMessage<InvalidArgument>(
+                  ::testing::AllOf(HasSubstr("run.toml:1: "), ::testing::Not(HasSubstr("\n")))));
   EXPECT_THAT([&] { load_run_config(folder_ / "absent.toml", {}); },
               ThrowsMessage<IoError>(HasSubstr("absent.toml: no such run file")));
 }

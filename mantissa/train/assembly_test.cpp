@@ -1,0 +1,69 @@
+#include "mantissa/train/assembly.h"
+
+#include <cmath>
+
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+
+#include "mantissa/train/tiny_run_test.h"
+
+namespace mantissa::train {
+namespace {
+
+using AssemblyTest = TinyRunTest;
+
+TEST_F(AssemblyTest, LearnerTakesItsSettingsFromTheConfiguration) {
+  const RunConfig run = config({{"precision.compute", "fp16"},
+                                {"precision.master", "optimizer"},
+                                {"optim.kind", "sgd"},
+                                {"optim.momentum", "0.8"},
+                                {"scale.initial", "1024"}});
+  Learner learner(run);
+  EXPECT_EQ(learner.optimizer().options().kind, optim::Kind::sgd);
+  EXPECT_EQ(learner.optimizer().options().momentum, 0.8);
+  EXPECT_EQ(learner.scaler().value().item<float>(), 1024);
+  EXPECT_EQ(learner.model().parameters()[0].value.scalar_type(), at::kHalf);
+  EXPECT_EQ(learner.model().options().width, 16);
+  // Warm-up of two steps: the first is half way.
+  EXPECT_GT(learner.lr(), 0);
+  EXPECT_LT(learner.lr(), 1e-2);
+}
+
+TEST_F(AssemblyTest, LearnerStateOfAnotherModelIsRefusedByName) {
+  const tensor::StateDict state = Learner(config()).state_dict();
+  Learner wider(config({{"model.width", "32"}}));
+  EXPECT_THAT([&] { wider.load_state_dict(state); },
+              ::testing::ThrowsMessage<Corruption>(::testing::HasSubstr("embedding.weight")));
+  Learner shallower(config({{"model.layers", "1"}}));
+  Learner deeper(config({{"model.layers", "2"}}));
+  EXPECT_THROW(shallower.load_state_dict(deeper.state_dict()), Corruption);
+}
+
+TEST_F(AssemblyTest, AnotherVocabularyIsRefused) {
+  Learner learner(config());
+  tensor::StateDict changed;
+  const tensor::StateDict state = learner.state_dict();
+  for (const auto& [name, value] : state.tensors()) {
+    changed.set(name, value);
+  }
+  for (const auto& [name, scalar] : state.scalars()) {
+    if (name == "vocabulary") {
+      changed.set(name, std::string("protein-25:0123"));
+    } else {
+      std::visit([&, key = name](const auto& value) { changed.set(key, value); }, scalar);
+    }
+  }
+  EXPECT_THAT([&] { learner.load_state_dict(changed); },
+              ::testing::ThrowsMessage<Corruption>(
+                  ::testing::HasSubstr("its vocabulary is protein-25:0123")));
+}
+
+TEST_F(AssemblyTest, MarkovBaselineOfLambdaIsThePublishedOne) {
+  const RunConfig run = config({{"data.validation", "[\"NC_001416.1:43653-48502\"]"}});
+  const RunData data = open_data(run);
+  EXPECT_NEAR(markov_bits_per_base(data, data.split.validation), 1.978, 0.0005);
+  EXPECT_TRUE(std::isnan(markov_bits_per_base(data, {})));
+}
+
+}  // namespace
+}  // namespace mantissa::train

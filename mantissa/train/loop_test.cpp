@@ -1,0 +1,118 @@
+#include "mantissa/train/loop.h"
+
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+
+#include "mantissa/base/file.h"
+#include "mantissa/checkpoint/reader.h"
+#include "mantissa/ops/install_cpu_kernels.h"
+#include "mantissa/record/reader.h"
+#include "mantissa/train/tiny_run_test.h"
+
+namespace mantissa::train {
+namespace {
+
+class LoopTest : public TinyRunTest {
+ protected:
+  static void SetUpTestSuite() { ops::install_cpu_kernels(); }
+
+  static tensor::StateDict final_state(const std::filesystem::path& folder) {
+    return checkpoint::read_latest(folder / "checkpoints").checkpoint.state;
+  }
+
+  static void expect_equal(const tensor::StateDict& a, const tensor::StateDict& b) {
+    ASSERT_EQ(a.tensors().size(), b.tensors().size());
+    for (const auto& [name, tensor] : a.tensors()) {
+      EXPECT_TRUE(at::equal(tensor, b.tensor(name))) << name;
+    }
+    EXPECT_EQ(a.scalars(), b.scalars());
+  }
+
+  // Asks the loop to stop once it has done `steps` of them.
+  static LoopOptions stop_after(int64_t steps, std::atomic<int>& stop) {
+    LoopOptions options;
+    options.stop = &stop;
+    options.observe = [steps, &stop](const record::Event& event) {
+      const auto* step = std::get_if<record::Step>(&event);
+      if (step != nullptr && step->step >= steps) {
+        stop = 1;
+      }
+    };
+    return options;
+  }
+};
+
+TEST_F(LoopTest, AnInterruptionAtAnyStepChangesNothing) {
+  // All state moves: FP16 that overflows at first, accumulation, 16-bit parameters.
+  const RunConfig run = config({{"precision.compute", "fp16"},
+                                {"precision.master", "optimizer"},
+                                {"scale.initial", "1e9"},
+                                {"scale.growth_interval", "3"},
+                                {"train.microbatch", "2"}});
+  const LoopOutcome whole = start_run(run, root_ / "whole");
+  EXPECT_EQ(whole.ending, Ending::finished);
+  EXPECT_GT(whole.summary.skipped_steps, 0);
+  for (int64_t steps = 1; steps < run.train.steps; ++steps) {
+    SCOPED_TRACE(steps);
+    const std::filesystem::path folder = root_ / std::to_string(steps);
+    std::atomic<int> stop{0};
+    EXPECT_EQ(start_run(run, folder, stop_after(steps, stop)).ending, Ending::interrupted);
+    const LoopOutcome resumed = resume_run(folder);
+    EXPECT_EQ(resumed.ending, Ending::finished);
+    EXPECT_EQ(resumed.summary.loss, whole.summary.loss);
+    EXPECT_EQ(resumed.summary.bits_per_base, whole.summary.bits_per_base);
+    expect_equal(final_state(folder), final_state(root_ / "whole"));
+  }
+}
+
+TEST_F(LoopTest, TheRecordHasEachStepOnceAfterAResume) {
+  const RunConfig run = config();
+  std::atomic<int> stop{0};
+  start_run(run, root_ / "a", stop_after(5, stop));
+  resume_run(root_ / "a");
+  std::vector<int64_t> steps;
+  for (const record::Entry& entry : record::read(root_ / "a" / "record.jsonl").entries) {
+    if (const auto* step = std::get_if<record::Step>(&entry.event)) {
+      steps.push_back(step->step);
+    }
+  }
+  EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+}
+
+TEST_F(LoopTest, ARunWithoutACheckpointStartsAgain) {
+  const RunConfig run = config();
+  start_run(run, root_ / "whole");
+  std::filesystem::create_directories(root_ / "a");
+  replace_file(root_ / "a" / "run.toml", to_toml(run));
+  EXPECT_EQ(resume_run(root_ / "a").ending, Ending::finished);
+  expect_equal(final_state(root_ / "a"), final_state(root_ / "whole"));
+}
+
+TEST_F(LoopTest, PatienceEndsTheRunAndTheSummarySaysSo) {
+  // A rate of nearly zero: no validation after the first is better than FP32 noise, and the weight
+  // decay is off; equal values are not better.
+  const RunConfig run = config({{"train.steps", "1000"},
+                                {"train.eval_every", "1"},
+                                {"train.patience", "2"},
+                                {"optim.lr", "1e-30"},
+                                {"optim.weight_decay", "0"}});
+  const LoopOutcome outcome = start_run(run, root_ / "a");
+  EXPECT_EQ(outcome.ending, Ending::patience);
+  EXPECT_EQ(outcome.summary.stopped_by, "patience");
+  EXPECT_EQ(outcome.summary.steps, 3);
+  EXPECT_EQ(checkpoint::read_best(root_ / "a" / "checkpoints").checkpoint.step, 1);
+}
+
+TEST_F(LoopTest, TooManySkipsInARowEndTheRunByName) {
+  const RunConfig run = config({{"precision.compute", "fp16"},
+                                {"scale.kind", "static"},
+                                {"scale.initial", "1e30"},
+                                {"train.max_skips", "3"}});
+  EXPECT_THAT([&] { start_run(run, root_ / "a"); },
+              ::testing::ThrowsMessage<Error>(::testing::AllOf(
+                  ::testing::HasSubstr("train: 3 steps in a row were skipped up to step 3"),
+                  ::testing::HasSubstr("first gradient that is not finite: embedding.weight"))));
+}
+
+}  // namespace
+}  // namespace mantissa::train

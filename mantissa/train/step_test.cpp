@@ -1,0 +1,130 @@
+#include "mantissa/train/step.h"
+
+#include <cmath>
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+
+#include "mantissa/ops/install_cpu_kernels.h"
+#include "mantissa/train/assembly.h"
+#include "mantissa/train/tiny_run_test.h"
+
+namespace mantissa::train {
+namespace {
+
+class StepTest : public TinyRunTest {
+ protected:
+  static void SetUpTestSuite() { ops::install_cpu_kernels(); }
+
+  static std::vector<at::Tensor> weights(const Learner& learner) {
+    std::vector<at::Tensor> copies;
+    for (const tensor::Parameter& parameter : learner.model().parameters()) {
+      copies.push_back(parameter.value.detach().clone());
+    }
+    return copies;
+  }
+
+  static bool equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (!at::equal(a[i], b[i])) {
+        return false;
+      }
+    }
+    return a.size() == b.size();
+  }
+};
+
+TEST_F(StepTest, ChangesWeightsAndReportsFiniteNumbers) {
+  const RunConfig run = config();
+  const RunData data = open_data(run);
+  Learner learner(run);
+  const auto loader = make_loader(run, data);
+  const auto before = weights(learner);
+  const StepReport report = training_step(learner.parts(), {loader->next()}, 1e-2);
+  EXPECT_EQ(report.outcome, optim::StepOutcome::applied);
+  // Sixteen symbols, weights near zero: the first loss is near ln 16.
+  EXPECT_NEAR(report.loss, std::log(16.0), 0.1);
+  EXPECT_GT(report.grad_norm, 0);
+  EXPECT_FALSE(equal(before, weights(learner)));
+}
+
+TEST_F(StepTest, ASkippedStepChangesNothingButTheScale) {
+  const RunConfig run = config({{"precision.compute", "fp16"}, {"scale.initial", "1e30"}});
+  const RunData data = open_data(run);
+  Learner learner(run);
+  const auto loader = make_loader(run, data);
+  const auto before = weights(learner);
+  const double lr = learner.lr();
+  const tensor::StateDict optimizer = learner.optimizer().state_dict();
+  const StepReport report = training_step(learner.parts(), {loader->next()}, lr);
+  EXPECT_EQ(report.outcome, optim::StepOutcome::skipped);
+  EXPECT_FALSE(report.nonfinite.empty());
+  EXPECT_TRUE(equal(before, weights(learner)));
+  EXPECT_EQ(learner.optimizer().steps(), 0);
+  EXPECT_EQ(learner.lr(), lr);
+  for (const auto& [name, moment] : learner.optimizer().state_dict().tensors()) {
+    EXPECT_TRUE(at::equal(moment, optimizer.tensor(name))) << name;
+  }
+  EXPECT_EQ(learner.scaler().value().item<float>(), 0.5e30F);
+}
+
+// The same sums in another order. FP32: chains of a few hundred terms, gamma_n < 2^-15 of the sum
+// of magnitudes. BF16: every product of the backward pass is rounded once, in other groups: 2^-8 a
+// term.
+TEST_F(StepTest, MicrobatchesGiveTheStepOfTheWholeBatch) {
+  for (const char* compute : {"fp32", "bf16"}) {
+    const bool narrow = std::string(compute) == "bf16";
+    RunConfig run = config();
+    run.optim.kind = "sgd";
+    run.optim.schedule = "constant";
+    run.optim.clip = 0;
+    run.precision.compute = compute;
+    run.precision.master = narrow ? "optimizer" : "parameters";
+    const RunData data = open_data(run);
+    Learner whole(run);
+    Learner parts(run);
+    const data::Batch batch = make_loader(run, data)->next();
+    run.train.microbatch = 1;
+    const auto loader = make_loader(run, data);
+    std::vector<data::Batch> microbatches;
+    for (int i = 0; i < 4; ++i) {
+      microbatches.push_back(loader->next());
+    }
+    const StepReport a = training_step(whole.parts(), {batch}, 1e-2);
+    const StepReport b = training_step(parts.parts(), microbatches, 1e-2);
+    const double relative = narrow ? 0x1p-6 : 0x1p-15;
+    EXPECT_NEAR(a.loss, b.loss, relative * a.loss) << compute;
+    EXPECT_NEAR(a.grad_norm, b.grad_norm, relative * a.grad_norm) << compute;
+  }
+}
+
+TEST_F(StepTest, RefusesMicrobatchesWithoutAnyTarget) {
+  const RunConfig run = config();
+  const RunData data = open_data(run);
+  Learner learner(run);
+  data::Batch batch = make_loader(run, data)->next();
+  batch.targets = at::full_like(batch.targets, data::kIgnore);
+  EXPECT_THROW((void)training_step(learner.parts(), {batch}, 1e-2), InvalidArgument);
+}
+
+// A row of the table gets thousands of equal gradients: summed in BF16 they stop at 256 times one.
+TEST_F(StepTest, EmbeddingGradientsOf16BitParametersAreSummedInFp32) {
+  RunConfig run = config({{"precision.compute", "bf16"}, {"precision.master", "optimizer"}});
+  Learner narrow(run);
+  run.precision = {};
+  Learner wide(run);
+  data::Batch batch;
+  batch.tokens = at::full({4, 1000}, 7, at::kLong);
+  batch.targets = at::full({4, 1000}, 8, at::kLong);
+  const auto gradient_norm = [&](Learner& learner) {
+    forward_loss(learner.parts(), batch).backward();
+    return learner.model().parameters()[0].value.grad()[7].to(at::kFloat).norm().item<double>();
+  };
+  // Weights, activations and the gradient itself carry 2^-8 each, through a dozen operations; a
+  // stopped sum would be off by a factor of ten.
+  EXPECT_NEAR(gradient_norm(narrow) / gradient_norm(wide), 1, 0.1);
+}
+
+}  // namespace
+}  // namespace mantissa::train

@@ -1,0 +1,189 @@
+"""The command as a user meets it: results, messages, exit codes. Run by ctest with MANTISSA set."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+MANTISSA = os.environ["MANTISSA"]
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+LAMBDA = SOURCE / "data" / "lambda.fa"
+
+RUN_FILE = f"""
+[data]
+fasta = "{LAMBDA}"
+validation = ["NC_001416.1:43653-48502"]
+context = 32
+[model]
+layers = 1
+width = 16
+heads = 2
+[train]
+steps = 12
+batch = 4
+eval_every = 5
+[optim]
+lr = 1e-2
+warmup = 2
+"""
+
+
+class CliTest(unittest.TestCase):
+    def setUp(self):
+        self._folder = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self._folder.name)
+        self.run_file = self.folder / "tiny.toml"
+        self.run_file.write_text(RUN_FILE)
+
+    def tearDown(self):
+        self._folder.cleanup()
+
+    def mantissa(self, *arguments, code=0):
+        result = subprocess.run(
+            [MANTISSA, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, timeout=120
+        )
+        self.assertEqual(result.returncode, code, result.stderr + result.stdout)
+        return result
+
+    def fails(self, code, message, *arguments):
+        """Exactly one line on stderr that holds `message`, nothing on stdout."""
+        result = self.mantissa(*arguments, code=code)
+        last = result.stderr.strip().splitlines()[-1]
+        self.assertIn(message, last)
+        self.assertEqual(result.stdout, "")
+        return last
+
+    def test_train_writes_the_run_and_its_summary(self):
+        result = self.mantissa("train", self.run_file, "--out", "runs/a", "--json")
+        summary = json.loads(result.stdout.splitlines()[-1])
+        self.assertEqual(summary["precision"], "fp32")
+        self.assertGreater(summary["bits_per_base"], 1.5)
+        self.assertLess(summary["bits_per_base"], 4.1)
+        self.assertAlmostEqual(summary["markov_bits_per_base"], 1.978, delta=0.01)
+        self.assertEqual(summary["skipped_steps"], 0)
+        self.assertGreater(summary["peak_bytes"]["weights"], 0)
+        self.assertGreater(summary["peak_bytes"]["activations"], 0)
+        self.assertGreater(summary["step_time_s"], 0)
+        for name in ("run.toml", "record.jsonl", "summary.json", "checkpoints"):
+            self.assertTrue((self.folder / "runs/a" / name).exists(), name)
+        lines = (self.folder / "runs/a/record.jsonl").read_text().splitlines()
+        for line in lines:
+            json.loads(line)
+
+    def test_every_precision_trains(self):
+        for precision in ("tf32", "bf16", "fp16"):
+            result = self.mantissa("train", self.run_file, "--precision", precision, "--json")
+            summary = json.loads(result.stdout.splitlines()[-1])
+            self.assertEqual(summary["precision"], precision)
+            self.assertLess(summary["bits_per_base"], 4.1)
+        for precision in ("bf16", "fp16"):
+            self.mantissa("train", self.run_file, "--precision", precision, "--set", "precision.master=optimizer")
+
+    def test_eval_reads_the_best_checkpoint(self):
+        trained = json.loads(self.mantissa("train", self.run_file, "--out", "a", "--json").stdout.splitlines()[-1])
+        evaluated = json.loads(self.mantissa("eval", "a", "--json", "--checkpoint", "latest").stdout)
+        self.assertEqual(evaluated["validation"]["bits_per_base"], trained["bits_per_base"])
+        self.assertIn("validation", self.mantissa("eval", "a").stdout)
+
+    def test_a_run_in_use_or_already_there_is_not_overwritten(self):
+        self.mantissa("train", self.run_file, "--out", "a")
+        before = (self.folder / "a/record.jsonl").read_bytes()
+        self.fails(2, "already holds a run; continue it with --resume", "train", self.run_file, "--out", "a")
+        self.assertEqual((self.folder / "a/record.jsonl").read_bytes(), before)
+
+    def test_resuming_a_finished_run_gives_its_summary(self):
+        first = json.loads(self.mantissa("train", self.run_file, "--out", "a", "--json").stdout)
+        again = json.loads(self.mantissa("train", "--resume", "a", "--json").stdout)
+        for key in ("steps", "bits_per_base", "loss", "scale", "skipped_steps"):
+            self.assertEqual(first[key], again[key], key)
+
+    def test_a_signal_saves_and_exits_75_and_the_run_goes_on(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+            out = f"run-{number}"
+            process = subprocess.Popen(
+                [MANTISSA, "train", self.run_file, "--out", out, "--set", "train.steps=100000"],
+                cwd=self.folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            record = self.folder / out / "record.jsonl"
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and not (record.exists() and '"step"' in record.read_text()):
+                time.sleep(0.05)
+            process.send_signal(number)
+            _, stderr = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 75, stderr)
+            self.assertIn(f"go on with: mantissa train --resume {out}", stderr)
+            self.assertTrue(list((self.folder / out / "checkpoints").glob("step-*")))
+
+    def test_wrong_usage_is_one_line_and_exit_2(self):
+        self.fails(2, 'unknown key "train.stepz"; did you mean "train.steps"?',
+                   "train", self.run_file, "--set", "train.stepz=5")
+        self.fails(2, 'did you mean "bf16"?', "train", self.run_file, "--precision", "bf61")
+        self.fails(2, "is not KEY=VALUE", "train", self.run_file, "--set", "train.steps")
+        self.fails(2, "name either a run file or --resume DIR", "train")
+        self.fails(2, "--resume takes the settings of its run folder", "train", "--resume", "a", "--precision", "bf16")
+        self.fails(2, "did you mean", "numerics", "bf61", "1.0")
+        self.assertNotEqual(self.mantissa("trian", code=2).stderr, "")
+
+    def test_a_genome_shorter_than_the_context_is_named(self):
+        (self.folder / "short.fa").write_text(">s\nACGTACGT\n")
+        message = self.fails(2, "context", "train", self.run_file, "--set", "data.fasta=short.fa",
+                             "--set", "data.validation=[]")
+        self.assertNotIn("\n", message)
+
+    def test_missing_files_and_folders_are_named_and_exit_1(self):
+        self.fails(1, "absent.toml: no such run file", "train", "absent.toml")
+        self.fails(1, "absent.fa", "train", self.run_file, "--set", "data.fasta=absent.fa")
+        self.fails(1, "holds no run", "train", "--resume", "absent")
+        self.fails(1, "holds no run", "eval", "absent")
+
+    def test_an_unwritable_folder_is_named(self):
+        (self.folder / "file").write_text("")
+        self.fails(1, "file", "train", self.run_file, "--out", "file/run")
+
+    def test_a_damaged_newest_checkpoint_is_refused_and_the_one_before_used(self):
+        self.mantissa("train", self.run_file, "--out", "a")
+        newest = sorted((self.folder / "a/checkpoints").glob("step-*"))[-1]
+        victim = max(newest.iterdir(), key=lambda path: path.stat().st_size)
+        data = bytearray(victim.read_bytes())
+        data[len(data) // 2] ^= 1
+        victim.write_bytes(data)
+        result = self.mantissa("train", "--resume", "a")
+        self.assertIn("warning:", result.stderr)
+        self.assertIn(newest.name, result.stderr)
+
+    def test_steps_skipped_in_a_row_end_the_run_with_a_reason(self):
+        self.fails(1, "steps in a row were skipped", "train", self.run_file, "--precision", "fp16",
+                   "--set", "scale.kind=static", "--set", "scale.initial=1e38", "--set", "train.max_skips=3")
+
+    def test_numerics_teaches(self):
+        text = self.mantissa("numerics", "bf16", "0.1").stdout
+        self.assertIn("0.10009765625", text)
+        value = json.loads(self.mantissa("numerics", "fp16", "65520", "--json").stdout)
+        self.assertIsInstance(value, dict)
+
+    def test_doctor_says_who_computes_16_bit_products(self):
+        self.assertIn("bf16 products", self.mantissa("doctor").stdout)
+        self.assertIn(json.loads(self.mantissa("doctor", "--json").stdout)["kernels"]["bf16"]["chosen"],
+                      ("ours", "stock"))
+
+    def test_compare_prints_a_column_a_precision(self):
+        table = self.mantissa("compare", self.run_file, "--precisions", "fp32,bf16", "--out", "cmp").stdout
+        self.assertIn("fp32", table.splitlines()[0])
+        self.assertIn("bf16", table.splitlines()[0])
+        self.assertIn("peak tensor bytes", table)
+
+    def test_help_and_version(self):
+        self.assertIn("train", self.mantissa("--help").stdout)
+        self.assertIn("mantissa 0.", self.mantissa("--version").stdout)
+        self.assertIn("train.microbatch = 0", self.mantissa("train", "--help-keys").stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
