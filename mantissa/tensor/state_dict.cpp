@@ -51,7 +51,8 @@ void StateDict::merge(const std::string& prefix, const StateDict& other) {
     set(prefix + "." + name, tensor);
   }
   for (const auto& [name, scalar] : other.scalars_) {
-    std::visit([&](const auto& value) { set(prefix + "." + name, value); }, scalar);
+    const std::string full_name = prefix + "." + name;
+    std::visit([&](const auto& value) { set(full_name, value); }, scalar);
   }
 }
 
