@@ -1,0 +1,65 @@
+#include "mantissa/data/evaluation.h"
+
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/genome_dataset.h"
+
+namespace mantissa::data {
+namespace {
+
+using genome::Genome;
+
+std::shared_ptr<const Dataset> example(Objective objective) {
+  const auto genome =
+      std::make_shared<const Genome>(Genome::parse(">a\nAACCGGTTACGTACGTTGCAACGTA\n"));
+  return std::make_shared<GenomeDataset>(
+      genome, std::vector<genome::Interval>{{0, 0, 25}},
+      GenomeDatasetOptions{.context = 4, .objective = objective, .scoring = Scoring::once});
+}
+
+TEST(Evaluation, GoesThroughAllWindowsInOrderAndTheLastBatchIsSmaller) {
+  const EvaluationBatches pass(example(Objective::causal), 4);
+  ASSERT_EQ(pass.size(), 2U);
+  uint64_t begin = 0;
+  for (uint64_t i = 0; i < pass.size(); ++i) {
+    const Batch batch = pass.at(i);
+    EXPECT_EQ(batch.index, i);
+    EXPECT_EQ(batch.tokens.size(0), i == 0 ? 4 : 2);
+    for (const Position& position : batch.positions) {
+      EXPECT_EQ(position.bases.begin, begin);
+      begin += 4;
+    }
+  }
+  EXPECT_EQ(begin, 24U);
+}
+
+TEST(Evaluation, EveryPassIsTheSameAlsoWhatIsMasked) {
+  const EvaluationBatches one(example(Objective::masked), 3);
+  const EvaluationBatches other(example(Objective::masked), 3);
+  for (uint64_t i = 0; i < one.size(); ++i) {
+    EXPECT_TRUE(at::equal(one.at(i).tokens, other.at(i).tokens));
+    EXPECT_TRUE(at::equal(one.at(i).targets, other.at(i).targets));
+  }
+}
+
+TEST(Evaluation, RefusesWhatIsOutOfRange) {
+  const auto error = [](auto call) -> std::string {
+    try {
+      call();
+    } catch (const InvalidArgument& e) {
+      return e.what();
+    }
+    return "nothing thrown";
+  };
+  EXPECT_EQ(error([] { const EvaluationBatches pass(nullptr, 1); }),
+            "evaluation: no dataset; make one first");
+  EXPECT_EQ(error([] { const EvaluationBatches pass(example(Objective::causal), 0); }),
+            "evaluation: batch 0; valid: 1 or more windows");
+  EXPECT_EQ(error([] { EvaluationBatches(example(Objective::causal), 6).at(1); }),
+            "evaluation: batch 1 of 1; valid: 0 to 0");
+}
+
+}  // namespace
+}  // namespace mantissa::data

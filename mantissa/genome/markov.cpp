@@ -1,0 +1,164 @@
+#include "mantissa/genome/markov.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "mantissa/base/error.h"
+#include "mantissa/genome/alphabet.h"
+
+namespace mantissa::genome {
+namespace {
+
+constexpr int kMaxOrder = 12;
+constexpr uint64_t kChunkBases = 1 << 16;
+
+// A word of n bases is a number of 2n bits, the last base lowest: a context followed by a base is
+// word = context * 4 + base, and a context cut at its front is a remainder.
+using Word = uint32_t;
+static_assert(2 * (kMaxOrder + 1) <= std::numeric_limits<Word>::digits);
+
+// Calls visit(base number, length of the run of known bases that ends there) for each letter.
+template <typename Visit>
+void for_each_base(const Genome& genome, const std::vector<Interval>& intervals, Visit visit) {
+  std::vector<uint8_t> letters(kChunkBases);
+  for (const Interval& interval : intervals) {
+    uint64_t known = 0;
+    for (uint64_t begin = interval.begin; begin < interval.end; begin += kChunkBases) {
+      const Interval chunk{interval.contig, begin, std::min(begin + kChunkBases, interval.end)};
+      const std::span<uint8_t> part(letters.data(), chunk.size());
+      genome.fetch(chunk, part);
+      for (const uint8_t letter : part) {
+        const uint8_t base = base_number(letter);
+        known = base == kNoBase ? 0 : known + 1;
+        visit(base, known);
+      }
+    }
+  }
+}
+
+// Calls visit(word) for each word of `length` known bases, on both strands.
+template <typename Visit>
+void for_each_word(const Genome& genome, const std::vector<Interval>& intervals, int length,
+                   Visit visit) {
+  const Word mask = static_cast<Word>((uint64_t{1} << 2 * length) - 1);
+  const int top = 2 * (length - 1);
+  Word forward = 0;
+  Word reverse = 0;
+  for_each_base(genome, intervals, [&](uint8_t base, uint64_t known) {
+    if (known == 0) {
+      return;
+    }
+    forward = (forward << 2 | base) & mask;
+    reverse = reverse >> 2 | static_cast<Word>(3 - base) << top;
+    if (known >= static_cast<uint64_t>(length)) {
+      visit(forward);
+      visit(reverse);
+    }
+  });
+}
+
+// How often each word of one length was seen.
+class WordCounts {
+ public:
+  WordCounts(const Genome& genome, const std::vector<Interval>& intervals, int length,
+             uint64_t num_bases) {
+    const uint64_t num_words = uint64_t{1} << 2 * length;
+    // Where most cells of a table would stay empty, the sorted list of words seen is smaller.
+    if (num_words <= 8 * num_bases) {
+      dense_.resize(num_words);
+      for_each_word(genome, intervals, length, [&](Word word) { ++dense_[word]; });
+      return;
+    }
+    seen_.reserve(2 * num_bases);
+    for_each_word(genome, intervals, length, [&](Word word) { seen_.push_back(word); });
+    std::sort(seen_.begin(), seen_.end());
+  }
+
+  // Of the four words that continue `context`.
+  std::array<uint32_t, 4> after(Word context) const {
+    std::array<uint32_t, 4> counts{};
+    if (!dense_.empty()) {
+      std::copy_n(dense_.begin() + static_cast<int64_t>(4 * uint64_t{context}), 4, counts.begin());
+      return counts;
+    }
+    const uint64_t first = 4 * uint64_t{context};
+    auto word = std::lower_bound(seen_.begin(), seen_.end(), first);
+    for (; word != seen_.end() && *word < first + 4; ++word) {
+      ++counts.at(*word - first);
+    }
+    return counts;
+  }
+
+ private:
+  std::vector<uint32_t> dense_;
+  std::vector<Word> seen_;
+};
+
+uint64_t total_size(const std::vector<Interval>& intervals) {
+  uint64_t size = 0;
+  for (const Interval& interval : intervals) {
+    size += interval.size();
+  }
+  return size;
+}
+
+void require_valid(const MarkovOptions& options, uint64_t num_train) {
+  MANTISSA_CHECK(0 <= options.max_order && options.max_order <= kMaxOrder, InvalidArgument,
+                 "markov: max_order ", options.max_order, "; valid: 0 to ", kMaxOrder);
+  MANTISSA_CHECK(options.shrinkage > 0 && std::isfinite(options.shrinkage), InvalidArgument,
+                 "markov: shrinkage ", options.shrinkage, "; valid: more than 0");
+  // A word and its reverse complement together occur at most once a base.
+  MANTISSA_CHECK(num_train <= std::numeric_limits<uint32_t>::max(), Unsupported,
+                 "markov: ", num_train, " bases to count; at most ",
+                 std::numeric_limits<uint32_t>::max());
+}
+
+}  // namespace
+
+int MarkovResult::best_order() const {
+  return static_cast<int>(std::min_element(bits_per_base.begin(), bits_per_base.end()) -
+                          bits_per_base.begin());
+}
+
+MarkovResult markov(const Genome& genome, const std::vector<Interval>& train,
+                    const std::vector<Interval>& test, const MarkovOptions& options) {
+  const uint64_t num_train = total_size(train);
+  require_valid(options, num_train);
+  std::vector<WordCounts> counts;
+  for (int order = 0; order <= options.max_order; ++order) {
+    counts.emplace_back(genome, train, order + 1, num_train);
+  }
+
+  MarkovResult result;
+  std::vector<double> bits(counts.size());  // the sum over all bases, by order
+  Word history = 0;
+  for_each_base(genome, test, [&](uint8_t base, uint64_t known) {
+    if (known == 0) {
+      return;
+    }
+    const size_t context_bases = std::min(known - 1, counts.size() - 1);
+    double p = 0.25;
+    for (size_t order = 0; order < counts.size(); ++order) {
+      if (order <= context_bases) {
+        const Word context = history & static_cast<Word>((uint64_t{1} << 2 * order) - 1);
+        const std::array<uint32_t, 4> after = counts[order].after(context);
+        const double total = static_cast<double>(after[0]) + after[1] + after[2] + after[3];
+        p = (after.at(base) + options.shrinkage * p) / (total + options.shrinkage);
+      }
+      bits[order] -= std::log2(p);
+    }
+    history = history << 2 | base;
+    ++result.num_scored;
+  });
+  MANTISSA_CHECK(result.num_scored > 0, InvalidArgument,
+                 "markov: no base A, C, G or T to score; give intervals that hold some");
+  for (const double total : bits) {
+    result.bits_per_base.push_back(total / static_cast<double>(result.num_scored));
+  }
+  return result;
+}
+
+}  // namespace mantissa::genome
