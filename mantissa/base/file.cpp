@@ -185,13 +185,15 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
     : files_(other.files_),
       path_(std::move(other.path_)),
       fd_(std::exchange(other.fd_, -1)),
-      size_bytes_(other.size_bytes_) {}
+      size_bytes_(other.size_bytes_),
+      torn_at_(other.torn_at_) {}
 
 OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
   std::swap(files_, other.files_);
   std::swap(path_, other.path_);
   std::swap(fd_, other.fd_);
   std::swap(size_bytes_, other.size_bytes_);
+  std::swap(torn_at_, other.torn_at_);
   return *this;
 }
 
@@ -212,6 +214,24 @@ void OutputFile::write(const void* data, size_t size) {
     check(written, path_, *files_, "write ", size - done, " bytes");
     done += static_cast<size_t>(written);
     size_bytes_ += written;
+  }
+}
+
+void OutputFile::write_whole(std::string_view bytes) {
+  if (torn_at_) {
+    truncate(*torn_at_);
+    torn_at_.reset();
+  }
+  const int64_t before = size_bytes_;
+  try {
+    write(bytes);
+  } catch (...) {
+    if (files_->truncate(fd_, before) == 0) {
+      size_bytes_ = before;
+    } else {
+      torn_at_ = before;
+    }
+    throw;
   }
 }
 

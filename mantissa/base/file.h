@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,10 @@ class MANTISSA_API OutputFile {
   void write(const void* data, size_t size);
   void write(std::string_view bytes) { write(bytes.data(), bytes.size()); }
 
+  /// All of `bytes`; when that fails, the file is cut back to what it was, so that what follows
+  /// is never glued to a torn piece. When even the cut fails, the next call tries it again first.
+  void write_whole(std::string_view bytes);
+
   /// Cuts the file, or fills it with zeros, to `size` bytes.
   void truncate(int64_t size);
   void sync();
@@ -78,6 +83,7 @@ class MANTISSA_API OutputFile {
   std::filesystem::path path_;
   int fd_;
   int64_t size_bytes_;
+  std::optional<int64_t> torn_at_;  // where a piece begins that could not be cut
 };
 
 /// A file that is being read, at any position.

@@ -30,7 +30,7 @@ class PosixFiles : public FileSystem {
       case Open::read:
         break;
       case Open::create:
-        flags = O_WRONLY | O_CREAT | O_EXCL;
+        flags = O_WRONLY | O_CREAT | O_EXCL | O_APPEND;
         break;
       case Open::append:
         flags = O_WRONLY | O_CREAT | O_APPEND;

@@ -17,8 +17,8 @@ class MANTISSA_API FileSystem {
  public:
   enum class Open {
     read,
-    create,  // for writing; the file must not exist
-    append,  // for writing at the end; made when missing
+    create,  // for writing at the end; the file must not exist
+    append,  // for writing at the end; the file is made when missing
     folder,  // for sync only
   };
   enum class Kind { file, folder };  // a link is a file: it is never followed

@@ -149,6 +149,29 @@ TEST_F(FileTest, AppendContinuesAndTruncateCuts) {
   EXPECT_EQ(read_file(folder_ / "f"), "1234569");
 }
 
+TEST_F(FileTest, WriteWholeLeavesNoTornPiece) {
+  MemoryFiles memory;
+  FaultyFiles files(memory, {.at_call = 2, .effect = Effect::once, .error = ENOSPC});
+  OutputFile file("/f", FileSystem::Open::create, files);
+  file.write_whole("first;");
+  EXPECT_THROW(file.write_whole("second;"), IoError);
+  EXPECT_EQ(memory.bytes("/f"), "first;");
+  file.write_whole("third;");
+  EXPECT_EQ(memory.bytes("/f"), "first;third;");
+  EXPECT_EQ(file.size_bytes(), 12);
+}
+
+TEST_F(FileTest, WriteWholeCutsLaterWhatItCouldNotCutAtOnce) {
+  MemoryFiles memory;
+  FaultyFiles full(memory, {.at_call = 1, .effect = Effect::disk_full});
+  FaultyFiles files(full, {.at_call = 4, .error = EIO});  // open, write, write, free_bytes, cut
+  OutputFile file("/f", FileSystem::Open::create, files);
+  EXPECT_THROW(file.write_whole("torn"), IoError);
+  EXPECT_EQ(memory.bytes("/f"), "to");
+  EXPECT_THROW(file.write_whole("next"), IoError);  // still full, but cut
+  EXPECT_EQ(memory.bytes("/f"), "");
+}
+
 // Whichever call fails: the old content or the new, an error or success, no descriptor left open.
 TEST_F(FileTest, ReplaceIsWholeOrNothingWhateverCallFails) {
   for (const Effect effect : {Effect::once, Effect::disk_full, Effect::dead}) {

@@ -2,6 +2,7 @@
 
 // For tests: a file system that forgets what was not synced.
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <map>
@@ -208,7 +209,11 @@ class MemoryFiles : public FileSystem {
       return;
     }
     const size_t written = node.bytes.size();
-    const size_t kept = random.below(written + 1);
+    const auto kept_end = std::mismatch(node.bytes.begin(), node.bytes.end(),
+                                        node.synced_bytes.begin(), node.synced_bytes.end())
+                              .first;
+    const auto stable = static_cast<size_t>(kept_end - node.bytes.begin());
+    const size_t kept = stable + random.below(written - stable + 1);
     switch (random.below(4)) {
       case 0:
         node.bytes = node.synced_bytes;
