@@ -1,0 +1,249 @@
+#include "mantissa/record/event.h"
+
+#include <cmath>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::record {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Calls `visit(key, field)` for each field, in the order of the file. This one list is what both
+// writing and reading follow.
+template <typename Self, typename Visit>
+void each_field(Self& self, Visit visit) {
+  using Type = std::remove_const_t<Self>;
+  if constexpr (std::is_same_v<Type, RunStart>) {
+    visit("config", self.config);
+    visit("versions", self.versions);
+    visit("cpu", self.cpu);
+    visit("resumed_from", self.resumed_from);
+  } else if constexpr (std::is_same_v<Type, Step>) {
+    visit("step", self.step);
+    visit("loss", self.loss);
+    visit("bits_per_base", self.bits_per_base);
+    visit("lr", self.lr);
+    visit("grad_norm", self.grad_norm);
+    visit("scale", self.scale);
+    visit("skipped", self.skipped);
+    visit("tokens_per_s", self.tokens_per_s);
+    visit("step_time_s", self.step_time_s);
+    visit("data_wait_s", self.data_wait_s);
+    visit("peak_bytes", self.peak_bytes);
+  } else if constexpr (std::is_same_v<Type, Evaluation>) {
+    visit("step", self.step);
+    visit("bits_per_base", self.bits_per_base);
+    visit("loss", self.loss);
+  } else if constexpr (std::is_same_v<Type, CheckpointSaved>) {
+    visit("step", self.step);
+    visit("path", self.path);
+    visit("size_bytes", self.size_bytes);
+    visit("write_time_s", self.write_time_s);
+  } else if constexpr (std::is_same_v<Type, Message>) {
+    visit("step", self.step);
+    visit("level", self.level);
+    visit("text", self.text);
+  } else if constexpr (std::is_same_v<Type, Summary>) {
+    visit("steps", self.steps);
+    visit("bits_per_base", self.bits_per_base);
+    visit("loss", self.loss);
+    visit("markov_bits_per_base", self.markov_bits_per_base);
+    visit("step_time_s", self.step_time_s);
+    visit("tokens_per_s", self.tokens_per_s);
+    visit("peak_bytes", self.peak_bytes);
+    visit("scale", self.scale);
+    visit("skipped_steps", self.skipped_steps);
+    visit("params", self.params);
+    visit("seed", self.seed);
+    visit("precision", self.precision);
+    visit("policy", self.policy);
+    visit("stopped_by", self.stopped_by);
+  } else {
+    static_assert(std::is_same_v<Type, RunEnd>);
+    visit("summary", self.summary);
+  }
+}
+
+// By position in Event.
+constexpr const char* kTypes[] = {"run_start",        "step",    "evaluation",
+                                  "checkpoint_saved", "message", "run_end"};
+static_assert(std::size(kTypes) == std::variant_size_v<Event>);
+
+ordered_json json_of(double value) {
+  if (std::isnan(value)) {
+    return "nan";
+  }
+  if (std::isinf(value)) {
+    return value > 0 ? "inf" : "-inf";
+  }
+  return value;
+}
+
+ordered_json json_of(Level level) { return level == Level::info ? "info" : "warning"; }
+
+template <typename Value>
+ordered_json json_of(const Value& value) {
+  if constexpr (std::is_same_v<Value, Summary>) {
+    ordered_json result;
+    each_field(value, [&](const char* key, const auto& field) { result[key] = json_of(field); });
+    return result;
+  } else {
+    return value;
+  }
+}
+
+std::string dump(const ordered_json& json) {
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+// Reads the fields of one line; every complaint begins with `where`.
+class LineReader {
+ public:
+  LineReader(const ordered_json& json, const std::string& where) : json_(json), where_(where) {}
+
+  template <typename Type>
+  Type read() const {
+    Type result;
+    each_field(result, [this](const char* key, auto& field) { this->get(key, field); });
+    return result;
+  }
+
+  void get(const char* key, int64_t& field) const {
+    const ordered_json& value = at(key);
+    require(value.is_number_integer() &&
+                (!value.is_number_unsigned() ||
+                 value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()}),
+            key, "an integer of 64 bits");
+    field = value.get<int64_t>();
+  }
+
+  void get(const char* key, double& field) const {
+    const ordered_json& value = at(key);
+    if (value == "nan") {
+      field = std::numeric_limits<double>::quiet_NaN();
+    } else if (value == "inf" || value == "-inf") {
+      const double infinity = std::numeric_limits<double>::infinity();
+      field = value == "inf" ? infinity : -infinity;
+    } else {
+      require(value.is_number(), key, "a number");
+      field = value.get<double>();
+    }
+  }
+
+  void get(const char* key, bool& field) const {
+    require(at(key).is_boolean(), key, "true or false");
+    field = at(key).get<bool>();
+  }
+
+  void get(const char* key, std::string& field) const {
+    require(at(key).is_string(), key, "a text");
+    field = at(key).get<std::string>();
+  }
+
+  void get(const char* key, Level& field) const {
+    require(at(key) == "info" || at(key) == "warning", key, "\"info\" or \"warning\"");
+    field = at(key) == "info" ? Level::info : Level::warning;
+  }
+
+  template <typename Value>
+  void get(const char* key, std::map<std::string, Value>& field) const {
+    require(at(key).is_object(), key, "an object");
+    const LineReader inner(at(key), where_);
+    for (const auto& [name, value] : at(key).items()) {
+      inner.get(name.c_str(), field[name]);
+    }
+  }
+
+  void get(const char* key, Summary& field) const {
+    require(at(key).is_object(), key, "an object");
+    field = LineReader(at(key), where_).read<Summary>();
+  }
+
+ private:
+  const ordered_json& at(const char* key) const {
+    const auto found = json_.find(key);
+    MANTISSA_CHECK(found != json_.end(), Corruption, where_, ": key \"", key,
+                   "\" is missing; the record is damaged");
+    return *found;
+  }
+
+  void require(bool holds, const char* key, const char* what) const {
+    MANTISSA_CHECK(holds, Corruption, where_, ": \"", key, "\" is ", dump(at(key)), ", not ", what,
+                   "; the record is damaged");
+  }
+
+  const ordered_json& json_;
+  const std::string& where_;
+};
+
+template <size_t index = 0>
+Event read_event(const std::string& type, const LineReader& reader, const std::string& where) {
+  if constexpr (index == std::variant_size_v<Event>) {
+    throw Corruption(
+        concat(where, ": unknown type \"", type, "\" of event; the record is damaged"));
+  } else if (type == kTypes[index]) {
+    return reader.read<std::variant_alternative_t<index, Event>>();
+  } else {
+    return read_event<index + 1>(type, reader, where);
+  }
+}
+
+}  // namespace
+
+std::string to_json(const Entry& entry) {
+  ordered_json line;
+  line["schema"] = kSchema;
+  line["time_s"] = json_of(entry.time_s);
+  line["type"] = kTypes[entry.event.index()];
+  std::visit(
+      [&](const auto& event) {
+        each_field(event, [&](const char* key, const auto& field) { line[key] = json_of(field); });
+      },
+      entry.event);
+  return dump(line);
+}
+
+std::string to_json(const Summary& summary) { return dump(json_of(summary)); }
+
+Entry from_json(std::string_view line, const std::string& where) {
+  ordered_json json;
+  try {
+    json = ordered_json::parse(line);
+  } catch (const nlohmann::json::exception&) {
+    throw Corruption(concat(where, ": not a line of JSON; the record is damaged"));
+  }
+  MANTISSA_CHECK(json.is_object(), Corruption, where,
+                 ": not an object of JSON; the record is damaged");
+  const LineReader reader(json, where);
+  int64_t schema = 0;
+  reader.get("schema", schema);
+  MANTISSA_CHECK(schema <= kSchema, Unsupported, where, ": of schema ", schema,
+                 ", this mantissa reads up to ", kSchema, "; use a later mantissa");
+  Entry entry;
+  reader.get("time_s", entry.time_s);
+  std::string type;
+  reader.get("type", type);
+  entry.event = read_event(type, reader, where);
+  return entry;
+}
+
+int64_t step_of(const Event& event) {
+  return std::visit(
+      [](const auto& value) -> int64_t {
+        using Type = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<Type, RunStart> || std::is_same_v<Type, RunEnd>) {
+          return -1;
+        } else {
+          return value.step;
+        }
+      },
+      event);
+}
+
+}  // namespace mantissa::record

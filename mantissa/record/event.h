@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "mantissa/base/api.h"
+
+namespace mantissa::record {
+
+/// Of the lines that this library writes; see docs/formats/record.md.
+inline constexpr int64_t kSchema = 1;
+
+struct RunStart {
+  std::string config;                           // the resolved run file, TOML
+  std::map<std::string, std::string> versions;  // of libraries, by name
+  std::string cpu;
+  int64_t resumed_from = -1;  // the step; -1: from the beginning
+};
+
+/// One optimizer step. `step` counts from 1: it is the number of steps done.
+struct Step {
+  int64_t step = 0;
+  double loss = 0;  // nats per token, mean over the batch
+  double bits_per_base = 0;
+  double lr = 0;
+  double grad_norm = 0;  // before clipping
+  double scale = 1;      // of the loss
+  bool skipped = false;  // a gradient was not finite; nothing was updated
+  double tokens_per_s = 0;
+  double step_time_s = 0;
+  double data_wait_s = 0;  // of step_time_s, spent waiting for the batch
+  int64_t peak_bytes = 0;  // of tensors
+};
+
+/// On validation data.
+struct Evaluation {
+  int64_t step = 0;
+  double bits_per_base = 0;
+  double loss = 0;
+};
+
+struct CheckpointSaved {
+  int64_t step = 0;
+  std::string path;
+  int64_t size_bytes = 0;
+  double write_time_s = 0;
+};
+
+enum class Level { info, warning };
+
+struct Message {
+  int64_t step = 0;  // the last one done
+  Level level = Level::info;
+  std::string text;
+};
+
+/// What a run came to; `mantissa train --json` prints it.
+struct Summary {
+  int64_t steps = 0;
+  double bits_per_base = 0;  // validation
+  double loss = 0;           // validation
+  double markov_bits_per_base = 0;
+  double step_time_s = 0;  // median
+  double tokens_per_s = 0;
+  std::map<std::string, int64_t> peak_bytes;  // by category
+  double scale = 1;
+  int64_t skipped_steps = 0;
+  int64_t params = 0;
+  int64_t seed = 0;
+  std::string precision;
+  std::string policy;
+  std::string stopped_by;  // what ended the run: `steps`, `patience`, ...
+
+  bool operator==(const Summary&) const = default;
+};
+
+struct RunEnd {
+  Summary summary;
+};
+
+using Event = std::variant<RunStart, Step, Evaluation, CheckpointSaved, Message, RunEnd>;
+
+/// A line of a record.
+struct Entry {
+  double time_s = 0;  // since 1970-01-01 UTC
+  Event event;
+};
+
+/// One line of JSON, without its end. Numbers read back equal to the last bit; a non-finite one is
+/// the string "nan", "inf" or "-inf". Bytes of a text that are not UTF-8 become U+FFFD.
+MANTISSA_API std::string to_json(const Entry& entry);
+MANTISSA_API std::string to_json(const Summary& summary);
+
+/// The inverse. Keys that it does not know are passed over. Throws Corruption, which begins with
+/// `where`, when the line is not such a line, and Unsupported when it is of a later schema.
+MANTISSA_API Entry from_json(std::string_view line, const std::string& where = "record");
+
+/// The step of an event; -1 for those that have none (run_start, run_end).
+MANTISSA_API int64_t step_of(const Event& event);
+
+}  // namespace mantissa::record

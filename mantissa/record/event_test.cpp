@@ -1,0 +1,183 @@
+#include "mantissa/record/event.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/random.h"
+
+namespace mantissa::record {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+Summary example_summary() {
+  return {.steps = 418,
+          .bits_per_base = 1.925,
+          .loss = 1.334,
+          .markov_bits_per_base = 1.931,
+          .step_time_s = 0.95,
+          .tokens_per_s = 8600.5,
+          .peak_bytes = {{"weights", 3200000}, {"other", 17}},
+          .scale = 1024,
+          .skipped_steps = 3,
+          .params = 800000,
+          .seed = 7,
+          .precision = "fp16",
+          .policy = "torch",
+          .stopped_by = "patience"};
+}
+
+std::vector<Entry> one_of_each() {
+  return {
+      {1.5, RunStart{"[train]\nsteps = 3\n", {{"torch", "2.13.0"}}, "EPYC \"7763\"", 40}},
+      {2.25, Step{12, 1.5, 2.164, 3e-3, 0.75, 65536, true, 1e6, 0.25, 0.125, int64_t{1} << 40}},
+      {3, Evaluation{13, 1.9, 1.3}},
+      {4, CheckpointSaved{14, "runs/a/step-14", 123456, 0.5}},
+      {5, Message{15, Level::warning, "two\nlines"}},
+      {6, RunEnd{example_summary()}},
+  };
+}
+
+double loss_after_round_trip(double loss) {
+  const Entry read = from_json(to_json(Entry{0, Step{.loss = loss}}));
+  return std::get<Step>(read.event).loss;
+}
+
+std::string message_of(const std::string& line) {
+  try {
+    (void)from_json(line, "record r: line 3");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Event, IsOneLineThatReadsWell) {
+  EXPECT_EQ(to_json(Entry{2.5, Evaluation{13, 1.9, 1.25}}),
+            R"({"schema":1,"time_s":2.5,"type":"evaluation","step":13,"bits_per_base":1.9,)"
+            R"("loss":1.25})");
+  for (const Entry& entry : one_of_each()) {
+    EXPECT_EQ(to_json(entry).find('\n'), std::string::npos);
+  }
+}
+
+// Each field is non-default in the examples, so a field that got lost would show.
+TEST(Event, EveryKindReadsBackWithAllItsFields) {
+  for (const Entry& entry : one_of_each()) {
+    const std::string line = to_json(entry);
+    SCOPED_TRACE(line);
+    const Entry read = from_json(line);
+    EXPECT_EQ(read.event.index(), entry.event.index());
+    EXPECT_EQ(read.time_s, entry.time_s);
+    EXPECT_EQ(to_json(read), line);
+  }
+  const Entry step = from_json(to_json(one_of_each()[1]));
+  EXPECT_EQ(std::get<Step>(step.event).grad_norm, 0.75);
+  EXPECT_TRUE(std::get<Step>(step.event).skipped);
+  EXPECT_EQ(std::get<Step>(step.event).peak_bytes, int64_t{1} << 40);
+  const Entry end = from_json(to_json(one_of_each()[5]));
+  EXPECT_EQ(std::get<RunEnd>(end.event).summary, example_summary());
+}
+
+TEST(Event, NonFiniteNumbersSurvive) {
+  EXPECT_TRUE(std::isnan(loss_after_round_trip(kNan)));
+  EXPECT_EQ(loss_after_round_trip(kInf), kInf);
+  EXPECT_EQ(loss_after_round_trip(-kInf), -kInf);
+  EXPECT_NE(to_json(Entry{0, Step{.loss = -kInf}}).find(R"("loss":"-inf")"), std::string::npos);
+}
+
+TEST(Event, NumbersReadBackToTheLastBit) {
+  const uint64_t seed = 20;
+  SCOPED_TRACE(seed);
+  Random random(seed, 0);
+  for (int i = 0; i < 20000; ++i) {
+    const uint64_t bits = random.next_u64();
+    double value = 0;
+    std::memcpy(&value, &bits, sizeof(value));
+    if (std::isfinite(value)) {
+      const double read = loss_after_round_trip(value);
+      EXPECT_EQ(std::memcmp(&read, &value, sizeof(value)), 0) << value;
+    }
+  }
+  EXPECT_TRUE(std::signbit(loss_after_round_trip(-0.0)));
+  EXPECT_EQ(loss_after_round_trip(5e-324), 5e-324);
+}
+
+TEST(Event, BytesThatAreNotUtf8AreReplaced) {
+  const Entry read = from_json(to_json(Entry{0, Message{1, Level::info, "a\xff"}}));
+  EXPECT_EQ(std::get<Message>(read.event).text, "a\xEF\xBF\xBD");
+}
+
+TEST(Event, KeysThatAreNotKnownArePassedOver) {
+  const Entry read = from_json(
+      R"({"schema":1,"time_s":0,"type":"evaluation","step":1,"bits_per_base":2,"loss":3,"x":[1]})");
+  EXPECT_EQ(std::get<Evaluation>(read.event).loss, 3);
+}
+
+TEST(Event, DamageIsNamed) {
+  const std::string where = "record r: line 3: ";
+  EXPECT_EQ(message_of("{"), where + "not a line of JSON; the record is damaged");
+  EXPECT_EQ(message_of("[1]"), where + "not an object of JSON; the record is damaged");
+  EXPECT_EQ(message_of(R"({"schema":1,"time_s":0})"),
+            where + "key \"type\" is missing; the record is damaged");
+  EXPECT_EQ(message_of(R"({"schema":1,"time_s":0,"type":"stop"})"),
+            where + "unknown type \"stop\" of event; the record is damaged");
+  const std::string start = R"({"schema":1,"time_s":0,"type":"evaluation",)";
+  EXPECT_EQ(message_of(start + R"("step":1.5,"bits_per_base":2,"loss":3})"),
+            where + "\"step\" is 1.5, not an integer of 64 bits; the record is damaged");
+  EXPECT_EQ(
+      message_of(start + R"("step":9223372036854775808,"bits_per_base":2,"loss":3})"),
+      where + "\"step\" is 9223372036854775808, not an integer of 64 bits; the record is damaged");
+  EXPECT_EQ(message_of(start + R"("step":1,"bits_per_base":"big","loss":3})"),
+            where + "\"bits_per_base\" is \"big\", not a number; the record is damaged");
+  EXPECT_EQ(message_of(R"({"schema":1,"time_s":0,"type":"message","step":1,"level":3,"text":""})"),
+            where + "\"level\" is 3, not \"info\" or \"warning\"; the record is damaged");
+}
+
+TEST(Event, ALaterSchemaIsUnsupportedNotCorrupt) {
+  EXPECT_THROW((void)from_json(R"({"schema":2,"time_s":0,"type":"later"})"), Unsupported);
+  EXPECT_EQ(message_of(R"({"schema":2})"),
+            "record r: line 3: of schema 2, this mantissa reads up to 1; use a later mantissa");
+}
+
+TEST(Event, ChangedBytesNeverDoMoreThanThrow) {
+  const uint64_t seed = 5;
+  SCOPED_TRACE(seed);
+  Random random(seed, 0);
+  for (const Entry& entry : one_of_each()) {
+    const std::string line = to_json(entry);
+    for (int i = 0; i < 2000; ++i) {
+      std::string changed = line;
+      changed[random.below(changed.size())] = static_cast<char>(random.below(256));
+      try {
+        (void)from_json(changed);
+      } catch (const Corruption&) {
+      } catch (const Unsupported&) {
+      }
+    }
+  }
+}
+
+TEST(Summary, IsOneObjectWithAnObjectByCategory) {
+  EXPECT_EQ(
+      to_json(example_summary()),
+      R"({"steps":418,"bits_per_base":1.925,"loss":1.334,"markov_bits_per_base":1.931,)"
+      R"("step_time_s":0.95,"tokens_per_s":8600.5,"peak_bytes":{"other":17,"weights":3200000},)"
+      R"("scale":1024.0,"skipped_steps":3,"params":800000,"seed":7,"precision":"fp16",)"
+      R"("policy":"torch","stopped_by":"patience"})");
+}
+
+TEST(Event, StepOfThoseThatHaveOne) {
+  EXPECT_EQ(step_of(Step{.step = 3}), 3);
+  EXPECT_EQ(step_of(Message{.step = 4}), 4);
+  EXPECT_EQ(step_of(RunStart{}), -1);
+  EXPECT_EQ(step_of(RunEnd{}), -1);
+}
+
+}  // namespace
+}  // namespace mantissa::record
