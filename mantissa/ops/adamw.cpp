@@ -80,6 +80,9 @@ bool adamw_(const std::vector<AdamwParameter>& parameters, const AdamwOptions& o
     views.push_back(view_of(parameter, options));
   }
   cpu::adamw(views, constants);
+  for (const AdamwParameter& parameter : ready) {
+    mark_changed(parameter.weight);
+  }
   return true;
 }
 

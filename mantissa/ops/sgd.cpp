@@ -79,6 +79,9 @@ bool sgd_(const std::vector<SgdParameter>& parameters, const SgdOptions& options
     views.push_back(view_of(parameter, options));
   }
   cpu::sgd(views, constants);
+  for (const SgdParameter& parameter : ready) {
+    mark_changed(parameter.weight);
+  }
   return true;
 }
 

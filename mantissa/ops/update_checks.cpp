@@ -72,6 +72,14 @@ cpu::WeightView weight_view(const WeightUpdate& update) {
       {update.gradient.const_data_ptr(), update.gradient.scalar_type(), update.gradient.numel()}};
 }
 
+void mark_changed(const WeightUpdate& update) {
+  for (const at::Tensor& tensor : {update.master, update.model}) {
+    if (tensor.defined() && !tensor.is_inference()) {
+      tensor.unsafeGetTensorImpl()->bump_version();
+    }
+  }
+}
+
 void check_state(const at::Tensor& state, const at::Tensor& master, const std::string& where) {
   MANTISSA_CHECK(state.defined() && state.scalar_type() == at::kFloat &&
                      state.sizes() == master.sizes() && state.strides() == master.strides(),

@@ -22,6 +22,10 @@ WeightUpdate checked(const WeightUpdate& update, const std::string& where);
 /// Pointers into a checked update.
 cpu::WeightView weight_view(const WeightUpdate& update);
 
+/// Tells LibTorch that the weights changed through their pointers, so that autograd and caches of
+/// casts notice.
+void mark_changed(const WeightUpdate& update);
+
 /// A tensor of optimizer state: FP32 with the master's sizes and strides.
 void check_state(const at::Tensor& state, const at::Tensor& master, const std::string& where);
 
