@@ -1,0 +1,103 @@
+#include "mantissa/ops/adamw.h"
+
+#include <cmath>
+
+#include "mantissa/base/error.h"
+#include "mantissa/ops/cpu/optimizer_passes.h"
+#include "mantissa/ops/update_checks.h"
+
+namespace mantissa::ops {
+namespace {
+
+std::vector<AdamwParameter> checked(const std::vector<AdamwParameter>& parameters) {
+  std::vector<AdamwParameter> result;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const AdamwParameter& parameter = parameters[i];
+    const std::string where = concat("adamw_: parameter ", i);
+    result.push_back(parameter);
+    result.back().weight = ops::checked(parameter.weight, where);
+    check_state(parameter.exp_avg, parameter.weight.master, where + ": exp_avg");
+    check_state(parameter.exp_avg_sq, parameter.weight.master, where + ": exp_avg_sq");
+    MANTISSA_CHECK(parameter.step.defined() && parameter.step.dim() == 0 &&
+                       parameter.step.scalar_type() == at::kLong,
+                   InvalidArgument, where, ": step is not a 0-d Long tensor; pass one");
+  }
+  return result;
+}
+
+cpu::AdamwConstants constants_of(const AdamwOptions& options, const GradientUse& use) {
+  return {gradient_factor(use, "adamw_"),        static_cast<float>(options.beta1),
+          static_cast<float>(1 - options.beta1), static_cast<float>(options.beta2),
+          static_cast<float>(1 - options.beta2), static_cast<float>(options.eps)};
+}
+
+cpu::AdamwView view_of(const AdamwParameter& parameter, const AdamwOptions& options) {
+  const WeightUpdate& weight = parameter.weight;
+  const auto step = static_cast<double>(parameter.step.item<int64_t>());
+  const double correction1 = 1 - std::pow(options.beta1, step);
+  const double correction2 = 1 - std::pow(options.beta2, step);
+  cpu::AdamwView view = {};
+  view.weight = weight_view(weight);
+  view.exp_avg = parameter.exp_avg.mutable_data_ptr<float>();
+  view.exp_avg_sq = parameter.exp_avg_sq.mutable_data_ptr<float>();
+  view.step_size = static_cast<float>(weight.lr / correction1);
+  view.inverse_sqrt_correction2 = static_cast<float>(1 / std::sqrt(correction2));
+  view.decay = static_cast<float>(weight.lr * weight.weight_decay);
+  return view;
+}
+
+void reference_update(const cpu::AdamwView& view, const cpu::AdamwConstants& constants,
+                      const AdamwParameter& parameter) {
+  const at::Tensor gradient = parameter.weight.gradient.to(at::kFloat);
+  for (int64_t i = 0; i < gradient.numel(); ++i) {
+    const float g = gradient.const_data_ptr<float>()[i] * constants.gradient_factor;
+    float& m = view.exp_avg[i];
+    float& v = view.exp_avg_sq[i];
+    float& w = view.weight.master[i];
+    m = (constants.beta1 * m) + (constants.one_minus_beta1 * g);
+    v = (constants.beta2 * v) + ((constants.one_minus_beta2 * g) * g);
+    const float root = std::sqrt(v) * view.inverse_sqrt_correction2;
+    const float decrement = (view.step_size * (m / (root + constants.eps))) + (view.decay * w);
+    w = w - decrement;
+  }
+  if (parameter.weight.model.defined()) {
+    parameter.weight.model.detach().copy_(parameter.weight.master.detach());
+  }
+}
+
+}  // namespace
+
+bool adamw_(const std::vector<AdamwParameter>& parameters, const AdamwOptions& options,
+            const GradientUse& use) {
+  const std::vector<AdamwParameter> ready = checked(parameters);
+  const cpu::AdamwConstants constants = constants_of(options, use);
+  if (must_skip(use, "adamw_")) {
+    return false;
+  }
+  std::vector<cpu::AdamwView> views;
+  for (const AdamwParameter& parameter : ready) {
+    parameter.step.add_(1);
+    views.push_back(view_of(parameter, options));
+  }
+  cpu::adamw(views, constants);
+  for (const AdamwParameter& parameter : ready) {
+    mark_changed(parameter.weight);
+  }
+  return true;
+}
+
+bool adamw_reference_(const std::vector<AdamwParameter>& parameters, const AdamwOptions& options,
+                      const GradientUse& use) {
+  const std::vector<AdamwParameter> ready = checked(parameters);
+  const cpu::AdamwConstants constants = constants_of(options, use);
+  if (must_skip(use, "adamw_")) {
+    return false;
+  }
+  for (const AdamwParameter& parameter : ready) {
+    parameter.step.add_(1);
+    reference_update(view_of(parameter, options), constants, parameter);
+  }
+  return true;
+}
+
+}  // namespace mantissa::ops

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <c10/core/ScalarType.h>
+
+namespace mantissa::ops::cpu {
+
+struct GradientView {
+  const void* data;  // FP32, BF16 or FP16
+  c10::ScalarType dtype;
+  int64_t count;
+};
+
+/// Sum of (gradient * inverse_scale)^2 over all elements: the product in FP32, its square and the
+/// sum in FP64. It is finite exactly when every product is. In parallel; the result does not
+/// depend on the number of threads.
+double sum_of_unscaled_squares(const std::vector<GradientView>& gradients, float inverse_scale);
+
+struct WeightView {
+  float* master;
+  void* model;  // null when the parameter is FP32
+  c10::ScalarType model_dtype;
+  GradientView gradient;
+};
+
+struct AdamwView {
+  WeightView weight;
+  float* exp_avg;
+  float* exp_avg_sq;
+  float step_size;                 // lr / (1 - beta1^step)
+  float inverse_sqrt_correction2;  // 1 / sqrt(1 - beta2^step)
+  float decay;                     // lr * weight decay
+};
+
+struct AdamwConstants {
+  float gradient_factor;
+  float beta1;
+  float one_minus_beta1;
+  float beta2;
+  float one_minus_beta2;
+  float eps;
+};
+
+void adamw(const std::vector<AdamwView>& parameters, const AdamwConstants& constants);
+
+struct SgdView {
+  WeightView weight;
+  float* momentum;  // null without momentum
+  float lr;
+  float coupled_decay;    // weight decay added to the gradient
+  float decoupled_decay;  // lr * weight decay, taken off the weight
+};
+
+struct SgdConstants {
+  float gradient_factor;
+  float momentum;
+  float lookahead;  // 0 for classic momentum, `momentum` for Nesterov's
+};
+
+void sgd(const std::vector<SgdView>& parameters, const SgdConstants& constants);
+
+}  // namespace mantissa::ops::cpu

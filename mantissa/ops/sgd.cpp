@@ -1,0 +1,101 @@
+#include "mantissa/ops/sgd.h"
+
+#include "mantissa/base/error.h"
+#include "mantissa/ops/cpu/optimizer_passes.h"
+#include "mantissa/ops/update_checks.h"
+
+namespace mantissa::ops {
+namespace {
+
+std::vector<SgdParameter> checked(const std::vector<SgdParameter>& parameters,
+                                  const SgdOptions& options) {
+  std::vector<SgdParameter> result;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const SgdParameter& parameter = parameters[i];
+    const std::string where = concat("sgd_: parameter ", i);
+    result.push_back(parameter);
+    result.back().weight = ops::checked(parameter.weight, where);
+    MANTISSA_CHECK(parameter.momentum.defined() == (options.momentum != 0), InvalidArgument, where,
+                   ": momentum is ", options.momentum, " and its buffer is ",
+                   parameter.momentum.defined() ? "defined" : "undefined",
+                   "; pass a buffer exactly when momentum is not 0");
+    if (parameter.momentum.defined()) {
+      check_state(parameter.momentum, parameter.weight.master, where + ": momentum");
+    }
+  }
+  return result;
+}
+
+cpu::SgdConstants constants_of(const SgdOptions& options, const GradientUse& use) {
+  const auto momentum = static_cast<float>(options.momentum);
+  return {gradient_factor(use, "sgd_"), momentum,
+          options.kind == Momentum::nesterov ? momentum : 0.0F};
+}
+
+cpu::SgdView view_of(const SgdParameter& parameter, const SgdOptions& options) {
+  const WeightUpdate& weight = parameter.weight;
+  const bool decoupled = options.decay == WeightDecay::decoupled;
+  cpu::SgdView view = {};
+  view.weight = weight_view(weight);
+  view.momentum =
+      parameter.momentum.defined() ? parameter.momentum.mutable_data_ptr<float>() : nullptr;
+  view.lr = static_cast<float>(weight.lr);
+  view.coupled_decay = decoupled ? 0.0F : static_cast<float>(weight.weight_decay);
+  view.decoupled_decay = decoupled ? static_cast<float>(weight.lr * weight.weight_decay) : 0.0F;
+  return view;
+}
+
+void reference_update(const cpu::SgdView& view, const cpu::SgdConstants& constants,
+                      const SgdParameter& parameter) {
+  const at::Tensor gradient = parameter.weight.gradient.to(at::kFloat);
+  for (int64_t i = 0; i < gradient.numel(); ++i) {
+    float& w = view.weight.master[i];
+    float direction = (gradient.const_data_ptr<float>()[i] * constants.gradient_factor) +
+                      (view.coupled_decay * w);
+    if (view.momentum != nullptr) {
+      float& b = view.momentum[i];
+      b = (constants.momentum * b) + direction;
+      direction = constants.lookahead != 0 ? direction + (constants.lookahead * b) : b;
+    }
+    w = w - ((view.lr * direction) + (view.decoupled_decay * w));
+  }
+  if (parameter.weight.model.defined()) {
+    parameter.weight.model.detach().copy_(parameter.weight.master.detach());
+  }
+}
+
+}  // namespace
+
+bool sgd_(const std::vector<SgdParameter>& parameters, const SgdOptions& options,
+          const GradientUse& use) {
+  const std::vector<SgdParameter> ready = checked(parameters, options);
+  const cpu::SgdConstants constants = constants_of(options, use);
+  if (must_skip(use, "sgd_")) {
+    return false;
+  }
+  std::vector<cpu::SgdView> views;
+  views.reserve(ready.size());
+  for (const SgdParameter& parameter : ready) {
+    views.push_back(view_of(parameter, options));
+  }
+  cpu::sgd(views, constants);
+  for (const SgdParameter& parameter : ready) {
+    mark_changed(parameter.weight);
+  }
+  return true;
+}
+
+bool sgd_reference_(const std::vector<SgdParameter>& parameters, const SgdOptions& options,
+                    const GradientUse& use) {
+  const std::vector<SgdParameter> ready = checked(parameters, options);
+  const cpu::SgdConstants constants = constants_of(options, use);
+  if (must_skip(use, "sgd_")) {
+    return false;
+  }
+  for (const SgdParameter& parameter : ready) {
+    reference_update(view_of(parameter, options), constants, parameter);
+  }
+  return true;
+}
+
+}  // namespace mantissa::ops

@@ -1,0 +1,39 @@
+#include "mantissa/ops/tf32.h"
+
+#include <ATen/ops/empty_like.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/ops/cpu/round_tf32.h"
+#include "mantissa/ops/install_cpu_kernels.h"
+
+namespace mantissa::ops {
+namespace {
+
+thread_local Tf32 current = Tf32::off;
+
+}  // namespace
+
+Tf32Guard::Tf32Guard(Tf32 tf32) : before_(current) {
+  MANTISSA_CHECK(tf32 == Tf32::off || cpu_kernels_installed(), InvalidArgument,
+                 "Tf32Guard: the CPU kernels that round to TF32 are not installed; call "
+                 "ops::install_cpu_kernels() first");
+  current = tf32;
+}
+
+Tf32Guard::~Tf32Guard() { current = before_; }
+
+Tf32 tf32() { return current; }
+
+at::Tensor round_to_tf32(const at::Tensor& tensor) {
+  MANTISSA_CHECK(tensor.device().is_cpu(), Unsupported, "round_to_tf32: the tensor is on ",
+                 tensor.device(), "; move it to cpu");
+  MANTISSA_CHECK(tensor.scalar_type() == at::kFloat, InvalidArgument,
+                 "round_to_tf32: the tensor is ", tensor.scalar_type(), "; valid: Float");
+  const at::Tensor source =
+      tensor.is_non_overlapping_and_dense() ? tensor.detach() : tensor.detach().contiguous();
+  at::Tensor result = at::empty_like(source);
+  cpu::round_tf32(source.const_data_ptr<float>(), result.mutable_data_ptr<float>(), source.numel());
+  return result;
+}
+
+}  // namespace mantissa::ops

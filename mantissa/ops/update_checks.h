@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include "mantissa/ops/cpu/optimizer_passes.h"
+#include "mantissa/ops/weight_update.h"
+
+/// The border of the passes over weights and gradients; `where` begins each message.
+namespace mantissa::ops {
+
+/// Dense strides instead of sparse indices; duplicates are added in the gradient's own dtype, so
+/// that their overflow shows.
+at::Tensor to_strided(const at::Tensor& gradient);
+
+void check_gradient(const at::Tensor& gradient, const std::string& where);
+
+/// Also brings the gradient into the master's order of memory.
+WeightUpdate checked(const WeightUpdate& update, const std::string& where);
+
+/// Pointers into a checked update.
+cpu::WeightView weight_view(const WeightUpdate& update);
+
+/// Tells LibTorch that the weights changed through their pointers, so that autograd and caches of
+/// casts notice.
+void mark_changed(const WeightUpdate& update);
+
+/// A tensor of optimizer state: FP32 with the master's sizes and strides.
+void check_state(const at::Tensor& state, const at::Tensor& master, const std::string& where);
+
+/// 1 / scale in FP64, rounded to FP32.
+float inverse_of_scale(const at::Tensor& scale, const std::string& where);
+
+/// (1 / scale) * clip_factor.
+float gradient_factor(const GradientUse& use, const std::string& where);
+
+bool must_skip(const GradientUse& use, const std::string& where);
+
+}  // namespace mantissa::ops

@@ -1,0 +1,329 @@
+#include "mantissa/optim/optimizer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/nearest.h"
+#include "mantissa/ops/adamw.h"
+#include "mantissa/ops/gradient_pass.h"
+#include "mantissa/optim/parameter_groups.h"
+#include "mantissa/tensor/dtype.h"
+
+namespace mantissa::optim {
+
+struct Optimizer::Slot {
+  std::string name;
+  ParameterSettings settings;
+  at::Tensor parameter;
+  at::Tensor master;       // shares the parameter's memory when that is FP32
+  at::Tensor accumulator;  // defined while microbatches add up
+  at::Tensor exp_avg;      // adamw
+  at::Tensor exp_avg_sq;   // adamw
+  at::Tensor step;         // adamw: updates of this parameter
+  at::Tensor momentum;     // sgd, unless momentum is 0
+
+  bool has_master() const { return tensor::is_16bit(parameter.scalar_type()); }
+
+  at::Tensor gradient() const {
+    if (!accumulator.defined()) {
+      return parameter.grad();
+    }
+    MANTISSA_CHECK(!parameter.grad().defined(), InvalidArgument, "optimizer: parameter \"", name,
+                   "\" has a gradient that was not accumulated; call accumulate_() after each "
+                   "backward");
+    return accumulator;
+  }
+
+  ops::WeightUpdate update(double lr) const {
+    return {master, has_master() ? parameter.detach() : at::Tensor(), gradient(),
+            lr * settings.lr_scale, settings.weight_decay};
+  }
+
+  // The tensors of a checkpoint, by the first part of their names.
+  std::vector<std::pair<std::string, at::Tensor>> state() const {
+    std::vector<std::pair<std::string, at::Tensor>> result;
+    if (has_master()) {
+      result.emplace_back("master." + name, master);
+    }
+    for (const auto& [part, tensor] : {std::pair{"exp_avg.", exp_avg},
+                                       {"exp_avg_sq.", exp_avg_sq},
+                                       {"step.", step},
+                                       {"momentum.", momentum}}) {
+      if (tensor.defined()) {
+        result.emplace_back(part + name, tensor);
+      }
+    }
+    return result;
+  }
+};
+
+namespace {
+
+constexpr std::array kKinds = {Kind::adamw, Kind::sgd};
+
+void check_parameters(const tensor::ParameterList& parameters) {
+  std::set<std::string> names;
+  std::set<const void*> tensors;
+  for (const auto& [name, value] : parameters) {
+    MANTISSA_CHECK(names.insert(name).second, InvalidArgument, "optimizer: parameter \"", name,
+                   "\" is listed twice; list it once");
+    MANTISSA_CHECK(value.defined() &&
+                       (value.scalar_type() == at::kFloat || tensor::is_16bit(value.scalar_type())),
+                   InvalidArgument, "optimizer: parameter \"", name, "\" is ",
+                   value.defined() ? c10::toString(value.scalar_type()) : "undefined",
+                   "; valid: Float BFloat16 Half");
+    MANTISSA_CHECK(value.device().is_cpu(), Unsupported, "optimizer: parameter \"", name,
+                   "\" is on ", value.device(), "; move it to cpu");
+    MANTISSA_CHECK(value.is_non_overlapping_and_dense(), InvalidArgument, "optimizer: parameter \"",
+                   name, "\" has strides ", value.strides(),
+                   ", which overlap or leave gaps; make it contiguous");
+    MANTISSA_CHECK(tensors.insert(value.unsafeGetTensorImpl()).second, InvalidArgument,
+                   "optimizer: parameter \"", name,
+                   "\" is a tensor that an earlier name has too; list a tied weight once");
+  }
+}
+
+int64_t bytes_of(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
+}
+
+// `a, b and 3 more`
+std::string enumerate(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) {
+    text += (i == 0 ? "\"" : ", \"") + names[i] + "\"";
+  }
+  return names.size() > kShown ? concat(text, " and ", names.size() - kShown, " more") : text;
+}
+
+void check_names(const std::set<std::string>& expected, const std::set<std::string>& found) {
+  std::vector<std::string> missing;
+  std::vector<std::string> additional;
+  std::set_difference(expected.begin(), expected.end(), found.begin(), found.end(),
+                      std::back_inserter(missing));
+  std::set_difference(found.begin(), found.end(), expected.begin(), expected.end(),
+                      std::back_inserter(additional));
+  MANTISSA_CHECK(missing.empty(), Corruption, "optimizer: the state lacks ", enumerate(missing),
+                 "; resume with the model and the settings that were saved");
+  MANTISSA_CHECK(additional.empty(), Corruption, "optimizer: the state also has ",
+                 enumerate(additional), "; resume with the model and the settings that were saved");
+}
+
+void check_entry(const std::string& name, const at::Tensor& saved, const at::Tensor& own) {
+  MANTISSA_CHECK(saved.scalar_type() == own.scalar_type() && saved.sizes() == own.sizes(),
+                 Corruption, "optimizer: \"", name, "\" in the state is ", saved.scalar_type(),
+                 " of shape ", saved.sizes(), ", here it is ", own.scalar_type(), " of shape ",
+                 own.sizes(), "; resume with the model and the settings that were saved");
+}
+
+}  // namespace
+
+std::string_view to_string(Kind kind) {
+  switch (kind) {
+    case Kind::adamw:
+      return "adamw";
+    case Kind::sgd:
+      return "sgd";
+  }
+  MANTISSA_ASSERT(false);
+}
+
+Kind parse_kind(std::string_view name) {
+  std::vector<std::string> names;
+  for (Kind kind : kKinds) {
+    if (to_string(kind) == name) {
+      return kind;
+    }
+    names.emplace_back(to_string(kind));
+  }
+  throw InvalidArgument(concat("optimizer: unknown kind \"", name, "\"", suggestion(name, names)));
+}
+
+Optimizer::Optimizer(tensor::ParameterList parameters, const OptimizerOptions& options)
+    : options_(options) {
+  const at::NoGradGuard no_grad;
+  validate(options);
+  check_parameters(parameters);
+  std::vector<std::string> names;
+  for (const tensor::Parameter& parameter : parameters) {
+    names.push_back(parameter.name);
+  }
+  const std::vector<ParameterSettings> settings = settings_of(names, options);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    Slot slot;
+    slot.name = parameters[i].name;
+    slot.settings = settings[i];
+    slot.parameter = parameters[i].value;
+    slot.master = slot.parameter.detach().to(at::kFloat);
+    if (options.kind == Kind::adamw) {
+      slot.exp_avg = at::zeros_like(slot.master);
+      slot.exp_avg_sq = at::zeros_like(slot.master);
+      slot.step = at::zeros({}, at::kLong);
+    } else if (options.momentum != 0) {
+      slot.momentum = at::zeros_like(slot.master);
+    }
+    slots_.push_back(std::move(slot));
+  }
+}
+
+Optimizer::~Optimizer() = default;
+Optimizer::Optimizer(Optimizer&&) noexcept = default;
+Optimizer& Optimizer::operator=(Optimizer&&) noexcept = default;
+
+void Optimizer::accumulate_() {
+  const at::NoGradGuard no_grad;
+  for (Slot& slot : slots_) {
+    const at::Tensor gradient = slot.parameter.grad();
+    if (!slot.has_master() || !gradient.defined()) {
+      continue;
+    }
+    if (slot.accumulator.defined()) {
+      slot.accumulator.add_(gradient);
+    } else {
+      slot.accumulator = at::zeros_like(slot.master).add_(gradient);
+    }
+    slot.parameter.mutable_grad() = at::Tensor();
+  }
+}
+
+GradientReport Optimizer::read_gradients(const at::Tensor& scale) const {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
+  for (const Slot& slot : slots_) {
+    if (const at::Tensor gradient = slot.gradient(); gradient.defined()) {
+      gradients.push_back(gradient);
+    }
+  }
+  const ops::GradientPass pass = ops::gradient_pass(gradients, scale);
+  return {pass.found_inf, pass.norm};
+}
+
+StepOutcome Optimizer::step(const StepOptions& options) {
+  const at::NoGradGuard no_grad;
+  MANTISSA_CHECK(std::isfinite(options.lr) && options.lr >= 0, InvalidArgument, "optimizer: lr is ",
+                 options.lr, "; it must be finite and not negative");
+  std::vector<const Slot*> ready;
+  for (const Slot& slot : slots_) {
+    if (slot.gradient().defined()) {
+      ready.push_back(&slot);
+    }
+  }
+  const StepOutcome outcome = ready.empty() ? StepOutcome::nothing_to_do : update(ready, options);
+  steps_ += outcome == StepOutcome::applied ? 1 : 0;
+  for (Slot& slot : slots_) {
+    slot.accumulator = at::Tensor();
+  }
+  return outcome;
+}
+
+StepOutcome Optimizer::update(const std::vector<const Slot*>& slots, const StepOptions& options) {
+  const ops::GradientUse use = {options.scale, options.clip_factor, options.found_inf};
+  bool applied = false;
+  if (options_.kind == Kind::adamw) {
+    std::vector<ops::AdamwParameter> parameters;
+    for (const Slot* slot : slots) {
+      parameters.push_back({slot->update(options.lr), slot->exp_avg, slot->exp_avg_sq, slot->step});
+    }
+    applied = ops::adamw_(parameters, {options_.beta1, options_.beta2, options_.eps}, use);
+  } else {
+    std::vector<ops::SgdParameter> parameters;
+    for (const Slot* slot : slots) {
+      parameters.push_back({slot->update(options.lr), slot->momentum});
+    }
+    applied =
+        ops::sgd_(parameters, {options_.momentum, options_.momentum_kind, options_.decay}, use);
+  }
+  return applied ? StepOutcome::applied : StepOutcome::skipped;
+}
+
+void Optimizer::zero_grad() {
+  for (Slot& slot : slots_) {
+    slot.parameter.mutable_grad() = at::Tensor();
+    slot.accumulator = at::Tensor();
+  }
+}
+
+tensor::StateDict Optimizer::state_dict() const {
+  tensor::StateDict state;
+  state.set("kind", std::string(to_string(options_.kind)));
+  state.set("steps", steps_);
+  for (const Slot& slot : slots_) {
+    MANTISSA_CHECK(!slot.accumulator.defined(), InvalidArgument,
+                   "optimizer: state_dict was called while gradients accumulate; call it after "
+                   "step()");
+    for (const auto& [name, tensor] : slot.state()) {
+      state.set(name, tensor);
+    }
+  }
+  return state;
+}
+
+void Optimizer::load_state_dict(const tensor::StateDict& state) {
+  const at::NoGradGuard no_grad;
+  MANTISSA_CHECK(state.text("kind") == to_string(options_.kind), Corruption,
+                 "optimizer: the state is of \"", state.text("kind"), "\", this optimizer is \"",
+                 to_string(options_.kind), "\"; resume with the kind that was saved");
+  const int64_t steps = state.integer("steps");
+  MANTISSA_CHECK(steps >= 0, Corruption, "optimizer: steps in the state is ", steps,
+                 "; the checkpoint is damaged");
+  std::set<std::string> expected;
+  for (const Slot& slot : slots_) {
+    for (const auto& [name, tensor] : slot.state()) {
+      expected.insert(name);
+    }
+  }
+  std::set<std::string> found;
+  for (const auto& [name, tensor] : state.tensors()) {
+    found.insert(name);
+  }
+  check_names(expected, found);
+  for (const Slot& slot : slots_) {
+    for (const auto& [name, tensor] : slot.state()) {
+      check_entry(name, state.tensor(name), tensor);
+    }
+  }
+  for (Slot& slot : slots_) {
+    for (const auto& [name, tensor] : slot.state()) {
+      state.copy_to(name, tensor);
+    }
+    if (slot.has_master()) {
+      slot.parameter.detach().copy_(slot.master);
+    }
+  }
+  steps_ = steps;
+}
+
+const at::Tensor& Optimizer::master(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const Slot& slot : slots_) {
+    if (slot.name == name) {
+      return slot.master;
+    }
+    names.push_back(slot.name);
+  }
+  throw InvalidArgument(concat("optimizer: no parameter \"", name, "\"", suggestion(name, names)));
+}
+
+OptimizerBytes Optimizer::bytes() const {
+  OptimizerBytes bytes;
+  for (const Slot& slot : slots_) {
+    bytes.weights += bytes_of(slot.parameter);
+    bytes.masters += slot.has_master() ? bytes_of(slot.master) : 0;
+    bytes.moments += bytes_of(slot.exp_avg) + bytes_of(slot.exp_avg_sq) + bytes_of(slot.momentum);
+    bytes.gradients += bytes_of(slot.parameter.grad());
+    bytes.accumulators += bytes_of(slot.accumulator);
+  }
+  return bytes;
+}
+
+}  // namespace mantissa::optim

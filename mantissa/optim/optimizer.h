@@ -1,0 +1,146 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "mantissa/base/api.h"
+#include "mantissa/ops/sgd.h"
+#include "mantissa/tensor/parameter_list.h"
+#include "mantissa/tensor/state_dict.h"
+
+namespace mantissa::optim {
+
+using ops::Momentum;
+using ops::WeightDecay;
+
+enum class Kind : uint8_t { adamw, sgd };
+
+MANTISSA_API std::string_view to_string(Kind kind);
+
+/// Throws InvalidArgument with the nearest valid name.
+MANTISSA_API Kind parse_kind(std::string_view name);
+
+/// Settings of the parameters whose names match any of the globs of `names`.
+struct GroupOptions {
+  std::vector<std::string> names;
+  double lr_scale = 1;                 // of StepOptions::lr
+  std::optional<double> weight_decay;  // in place of OptimizerOptions'; goes before no_decay
+};
+
+/// Globs of what is customarily not decayed.
+inline const std::vector<std::string> kNormsAndBiases = {"*norm*", "*bias"};
+
+struct OptimizerOptions {
+  Kind kind = Kind::adamw;
+  double beta1 = 0.9;    // adamw
+  double beta2 = 0.999;  // adamw
+  double eps = 1e-8;     // adamw; outside of the root
+  double weight_decay = 0.1;
+  double momentum = 0.9;                       // sgd; 0: none
+  WeightDecay decay = WeightDecay::decoupled;  // l2: sgd only
+  Momentum momentum_kind = Momentum::classic;  // nesterov: sgd only
+  std::vector<std::string> no_decay = kNormsAndBiases;
+  std::vector<GroupOptions> groups;
+};
+
+/// 0-d FP32 tensors: see ops::GradientPass.
+struct GradientReport {
+  at::Tensor found_inf;
+  at::Tensor norm;  // of the unscaled gradients
+};
+
+/// 0-d FP32 tensors; undefined ones mean scale 1, no clipping, nothing found.
+struct StepOptions {
+  double lr = 0;
+  at::Tensor scale;        // of the loss whose gradients these are
+  at::Tensor clip_factor;  // of the unscaled gradients
+  at::Tensor found_inf;    // not 0: skip
+};
+
+enum class StepOutcome : uint8_t {
+  applied,
+  skipped,        // found_inf was set: weights, moments and step counts are bit for bit as before
+  nothing_to_do,  // no parameter has a gradient
+};
+
+struct OptimizerBytes {
+  int64_t weights = 0;  // the parameters
+  int64_t masters = 0;  // FP32, of 16-bit parameters
+  int64_t moments = 0;
+  int64_t gradients = 0;     // those in .grad at this moment
+  int64_t accumulators = 0;  // FP32 sums over microbatches at this moment
+};
+
+/// Updates parameters in FP32. A BF16 or FP16 parameter gets an FP32 master, first an exact copy,
+/// of which the parameter is the rounding (to nearest even) after each step; an FP32 parameter is
+/// its own master. Gradients are read in the format that backward left them in.
+///
+///     model.loss(batch).mul(scale).backward();
+///     const GradientReport report = optimizer.read_gradients(scale);
+///     const StepOutcome outcome =
+///         optimizer.step({.lr = lr_at(schedule, optimizer.steps()), .scale = scale,
+///                         .clip_factor = clip_factor(report.norm, 1.0), .found_inf =
+///                         report.found_inf});
+///     optimizer.zero_grad();
+///
+/// With several microbatches call `accumulate_` after each backward: 16-bit gradients are then
+/// summed in FP32. Of one thread, and on the CPU.
+class MANTISSA_API Optimizer {
+ public:
+  /// Names, dtypes and options are checked. InvalidArgument for a parameter in two groups, and for
+  /// a glob (of a group, or a no_decay that is not the default) that matches no parameter.
+  explicit Optimizer(tensor::ParameterList parameters, const OptimizerOptions& options = {});
+  ~Optimizer();
+
+  Optimizer(Optimizer&&) noexcept;
+  Optimizer& operator=(Optimizer&&) noexcept;
+
+  /// Adds .grad of 16-bit parameters to FP32 buffers and undefines it; FP32 parameters go on adding
+  /// up in .grad. The buffers live until `step` or `zero_grad`.
+  void accumulate_();
+
+  /// Reads all gradients once and changes none.
+  [[nodiscard]] GradientReport read_gradients(const at::Tensor& scale = {}) const;
+
+  /// One update of every parameter that has a gradient. Leaves .grad; reads `found_inf`, so on a
+  /// device it would wait.
+  StepOutcome step(const StepOptions& options);
+
+  /// Undefines .grad of all parameters and frees the buffers.
+  void zero_grad();
+
+  /// How many steps were applied: what a schedule counts.
+  int64_t steps() const { return steps_; }
+
+  /// Masters, moments, step counts and the kind. Tensors are shared, not copied. InvalidArgument
+  /// between `accumulate_` and `step`.
+  tensor::StateDict state_dict() const;
+
+  /// Takes a state back bit for bit and rounds the masters into the parameters. A state of another
+  /// kind, with missing or additional names, or of other shapes or dtypes is refused with
+  /// Corruption, and then nothing has changed.
+  void load_state_dict(const tensor::StateDict& state);
+
+  /// FP32: the master, or the parameter itself. InvalidArgument for an unknown name.
+  const at::Tensor& master(const std::string& name) const;
+
+  OptimizerBytes bytes() const;
+
+  const OptimizerOptions& options() const { return options_; }
+
+ private:
+  struct Slot;
+
+  StepOutcome update(const std::vector<const Slot*>& slots, const StepOptions& options);
+
+  OptimizerOptions options_;
+  std::vector<Slot> slots_;
+  int64_t steps_ = 0;
+};
+
+}  // namespace mantissa::optim

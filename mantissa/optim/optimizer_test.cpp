@@ -1,0 +1,448 @@
+#include "mantissa/optim/optimizer.h"
+
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include <ATen/Context.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/optim/clip.h"
+#include "mantissa/optim/schedule.h"
+
+namespace mantissa::optim {
+namespace {
+
+using at::Tensor;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+static_assert(!std::is_copy_constructible_v<Optimizer>);
+static_assert(std::is_move_constructible_v<Optimizer>);
+
+Tensor scalar(double value) { return at::full({}, value, at::kFloat); }
+
+Tensor leaf(const Tensor& value) { return value.detach().clone().requires_grad_(); }
+
+void set_gradient(const Tensor& parameter, const Tensor& gradient) {
+  parameter.mutable_grad() = gradient.to(parameter.scalar_type());
+}
+
+const OptimizerOptions kPlainSgd = {.kind = Kind::sgd, .weight_decay = 0, .momentum = 0};
+
+// A model of one FP32 and two 16-bit parameters, one of them transposed in memory.
+struct Model {
+  Model()
+      : norm(leaf(at::randn({7}))),
+        weight(leaf(at::randn({5, 3}).to(at::kBFloat16))),
+        head(leaf(at::randn({3, 4}).t().to(at::kHalf))) {}
+
+  tensor::ParameterList parameters() const {
+    return {{"norm.weight", norm}, {"weight", weight}, {"head", head}};
+  }
+
+  void set_random_gradients() const {
+    for (const auto& [name, value] : parameters()) {
+      set_gradient(value, at::randn(value.sizes()));
+    }
+  }
+
+  Tensor norm;
+  Tensor weight;
+  Tensor head;
+};
+
+TEST(Optimizer, MastersAreExactCopiesOf16BitParametersAndFp32OnesNeedNone) {
+  at::manual_seed(1);
+  const Model model;
+  const Optimizer optimizer(model.parameters());
+  EXPECT_TRUE(at::equal(optimizer.master("weight"), model.weight.to(at::kFloat)));
+  EXPECT_EQ(optimizer.master("weight").scalar_type(), at::kFloat);
+  EXPECT_EQ(optimizer.master("norm.weight").data_ptr(), model.norm.data_ptr());
+  const OptimizerBytes bytes = optimizer.bytes();
+  EXPECT_EQ(bytes.weights, 7 * 4 + 15 * 2 + 12 * 2);
+  EXPECT_EQ(bytes.masters, (15 + 12) * 4);
+  EXPECT_EQ(bytes.moments, 2 * (7 + 15 + 12) * 4);
+  EXPECT_EQ(bytes.gradients + bytes.accumulators, 0);
+}
+
+TEST(Optimizer, AfterAStepTheModelIsTheMasterRounded) {
+  at::manual_seed(2);
+  const Model model;
+  Optimizer optimizer(model.parameters());
+  model.set_random_gradients();
+  EXPECT_EQ(optimizer.step({.lr = 0.01}), StepOutcome::applied);
+  EXPECT_TRUE(at::equal(model.weight, optimizer.master("weight").to(at::kBFloat16)));
+  EXPECT_TRUE(at::equal(model.head, optimizer.master("head").to(at::kHalf)));
+  EXPECT_FALSE(at::equal(optimizer.master("head"), model.head.to(at::kFloat)));
+  EXPECT_EQ(optimizer.steps(), 1);
+}
+
+// Each update of 1e-3 is below half of BF16's spacing at 1, 2^-8 above and 2^-9 below it: without a
+// master the weight would stay at 1. The master rounds 1000 times to at most 2^-25.
+TEST(Optimizer, SmallUpdatesOfABf16WeightAddUpInTheMaster) {
+  const Tensor weight = leaf(at::ones({1}, at::kBFloat16));
+  Optimizer optimizer({{"weight", weight}}, kPlainSgd);
+  for (int step = 0; step < 1000; ++step) {
+    set_gradient(weight, at::ones({1}));
+    optimizer.step({.lr = 1e-3});
+  }
+  const double lr_rounding = 1000 * std::abs(static_cast<double>(1e-3F) - 1e-3);
+  EXPECT_NEAR(optimizer.master("weight").item<float>(), 0, 1000 * 0x1p-25 + lr_rounding);
+  EXPECT_NEAR(weight.item<float>(), 0, 1000 * 0x1p-25 + lr_rounding);
+}
+
+TEST(Optimizer, EpsHoldsForFp16Parameters) {
+  const Tensor weight = leaf(at::ones({2}, at::kHalf));
+  Optimizer optimizer({{"weight", weight}}, {.weight_decay = 0});
+  set_gradient(weight, at::tensor({0.0F, 1e-3F}));
+  optimizer.step({.lr = 1e-3});
+  EXPECT_TRUE(at::equal(weight, at::tensor({1.0F, 0.999F}).to(at::kHalf)));
+}
+
+// Clipping is of the unscaled gradients: with the scaled ones the update would be 1.5e-5.
+TEST(Optimizer, ClippedUpdatesHaveTheLargestNormWhateverTheScale) {
+  const Tensor weight = leaf(at::zeros({16}));
+  Optimizer optimizer({{"weight", weight}}, kPlainSgd);
+  set_gradient(weight, at::full({16}, 65536, at::kFloat));
+  const Tensor scale = scalar(65536);
+  const GradientReport report = optimizer.read_gradients(scale);
+  EXPECT_EQ(report.norm.item<float>(), 4);
+  EXPECT_EQ(report.found_inf.item<float>(), 0);
+  optimizer.step({1.0, scale, clip_factor(report.norm, 1.0), report.found_inf});
+  EXPECT_NEAR(weight.norm().item<float>(), 1, 1e-6);
+}
+
+TEST(Optimizer, ReadingTwiceOrNeverGivesTheSameStep) {
+  at::manual_seed(3);
+  const Model once;
+  const Tensor start = once.norm.detach().clone();
+  const Tensor other = leaf(start);
+  Optimizer a({{"w", once.norm}});
+  Optimizer b({{"w", other}});
+  set_gradient(once.norm, at::ones({7}));
+  set_gradient(other, at::ones({7}));
+  (void)a.read_gradients(scalar(4));
+  (void)a.read_gradients(scalar(4));
+  a.step({.lr = 0.1, .scale = scalar(4)});
+  b.step({.lr = 0.1, .scale = scalar(4)});
+  EXPECT_TRUE(at::equal(once.norm, other));
+}
+
+std::vector<Tensor> snapshot(const Model& model, const Optimizer& optimizer) {
+  std::vector<Tensor> result = {model.norm.detach().clone(), model.weight.detach().clone(),
+                                model.head.detach().clone()};
+  const tensor::StateDict state = optimizer.state_dict();
+  for (const auto& [name, tensor] : state.tensors()) {
+    result.push_back(tensor.clone());
+  }
+  return result;
+}
+
+TEST(Optimizer, ASkippedStepLeavesEverythingBitEqual) {
+  for (Kind kind : {Kind::adamw, Kind::sgd}) {
+    SCOPED_TRACE(to_string(kind));
+    at::manual_seed(4);
+    const Model model;
+    Optimizer optimizer(model.parameters(), {.kind = kind});
+    model.set_random_gradients();
+    optimizer.step({.lr = 0.01});
+    const std::vector<Tensor> before = snapshot(model, optimizer);
+    const auto version = model.weight._version();
+    model.set_random_gradients();
+    model.head.mutable_grad()[1][2] = kInf;
+    const GradientReport report = optimizer.read_gradients(scalar(2));
+    EXPECT_EQ(report.found_inf.item<float>(), 1);
+    EXPECT_EQ(optimizer.step({.lr = 0.01, .found_inf = report.found_inf}), StepOutcome::skipped);
+    EXPECT_EQ(optimizer.steps(), 1);
+    EXPECT_EQ(model.weight._version(), version);
+    const std::vector<Tensor> after = snapshot(model, optimizer);
+    for (size_t i = 0; i < before.size(); ++i) {
+      EXPECT_TRUE(at::equal(before[i], after[i])) << i;
+    }
+  }
+}
+
+TEST(Optimizer, TheScheduleWaitsForASkippedStep) {
+  const Tensor weight = leaf(at::zeros({1}));
+  Optimizer optimizer({{"weight", weight}}, kPlainSgd);
+  const Schedule schedule = {.lr = 1, .warmup_steps = 4};
+  set_gradient(weight, at::ones({1}));
+  optimizer.step({.lr = lr_at(schedule, optimizer.steps()), .found_inf = scalar(1)});
+  optimizer.step({.lr = lr_at(schedule, optimizer.steps()), .found_inf = scalar(0)});
+  EXPECT_EQ(weight.item<float>(), -0.25F);
+}
+
+TEST(Optimizer, WithoutAnyGradientThereIsNothingToDo) {
+  const Model model;
+  Optimizer optimizer(model.parameters());
+  const GradientReport report = optimizer.read_gradients();
+  EXPECT_EQ(report.norm.item<float>(), 0);
+  EXPECT_EQ(report.found_inf.item<float>(), 0);
+  EXPECT_EQ(optimizer.step({.lr = 0.1}), StepOutcome::nothing_to_do);
+  EXPECT_EQ(optimizer.steps(), 0);
+}
+
+TEST(Optimizer, AParameterWithoutGradientStaysAndCountsItsOwnSteps) {
+  at::manual_seed(5);
+  const Model model;
+  Optimizer optimizer(model.parameters());
+  const Tensor before = model.head.detach().clone();
+  for (int step = 0; step < 3; ++step) {
+    set_gradient(model.norm, at::ones({7}));
+    optimizer.step({.lr = 0.1});
+  }
+  EXPECT_TRUE(at::equal(model.head, before));
+  EXPECT_EQ(optimizer.state_dict().tensor("step.norm.weight").item<int64_t>(), 3);
+  EXPECT_EQ(optimizer.state_dict().tensor("step.head").item<int64_t>(), 0);
+}
+
+// 1 + 2^-8 is not a BF16 number: adding up in BF16 would stay at 1.
+TEST(Optimizer, MicrobatchesAddUpInFp32) {
+  const Tensor weight = leaf(at::zeros({4}, at::kBFloat16));
+  const Tensor norm = leaf(at::zeros({4}));
+  Optimizer optimizer({{"weight", weight}, {"norm", norm}}, kPlainSgd);
+  for (double value : {1.0, 0x1p-8}) {
+    set_gradient(weight, at::full({4}, value));
+    norm.mutable_grad() =
+        norm.grad().defined() ? norm.grad().add(value) : at::full({4}, value, at::kFloat);
+    optimizer.accumulate_();
+    EXPECT_FALSE(weight.grad().defined());
+  }
+  EXPECT_EQ(optimizer.bytes().accumulators, 4 * 4) << "FP32 parameters add up in .grad";
+  EXPECT_EQ(optimizer.bytes().gradients, 4 * 4);
+  const float sum = 1 + 0x1p-8F;
+  EXPECT_FLOAT_EQ(optimizer.read_gradients().norm.item<float>(), sum * std::sqrt(8.0F));
+  EXPECT_EQ(optimizer.step({.lr = 1}), StepOutcome::applied);
+  EXPECT_TRUE(at::equal(optimizer.master("weight"), at::full({4}, -sum)));
+  EXPECT_TRUE(at::equal(norm, at::full({4}, -sum)));
+  EXPECT_EQ(optimizer.bytes().accumulators, 0) << "freed by step";
+}
+
+TEST(Optimizer, ScaledFp16GradientsDoNotOverflowWhileTheyAddUp) {
+  const Tensor weight = leaf(at::zeros({1}, at::kHalf));
+  Optimizer optimizer({{"weight", weight}}, kPlainSgd);
+  for (int microbatch = 0; microbatch < 4; ++microbatch) {
+    set_gradient(weight, at::full({1}, 60000, at::kFloat));
+    optimizer.accumulate_();
+  }
+  const GradientReport report = optimizer.read_gradients(scalar(1024));
+  EXPECT_EQ(report.found_inf.item<float>(), 0);
+  EXPECT_EQ(report.norm.item<float>(), 240000.0F / 1024);
+}
+
+TEST(Optimizer, ZeroGradFreesGradientsAndBuffers) {
+  const Model model;
+  Optimizer optimizer(model.parameters());
+  model.set_random_gradients();
+  EXPECT_EQ(optimizer.bytes().gradients, optimizer.bytes().weights);
+  optimizer.accumulate_();
+  optimizer.zero_grad();
+  EXPECT_EQ(optimizer.bytes().gradients + optimizer.bytes().accumulators, 0);
+  EXPECT_FALSE(model.norm.grad().defined());
+}
+
+TEST(Optimizer, AGradientThatWasNotAccumulatedIsNamed) {
+  const Model model;
+  Optimizer optimizer(model.parameters());
+  model.set_random_gradients();
+  optimizer.accumulate_();
+  model.set_random_gradients();
+  try {
+    (void)optimizer.read_gradients();
+    FAIL() << "expected InvalidArgument";
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(),
+                 "optimizer: parameter \"weight\" has a gradient that was not accumulated; call "
+                 "accumulate_() after each backward");
+  }
+  EXPECT_THROW(optimizer.step({.lr = 0.1}), InvalidArgument);
+}
+
+TEST(Optimizer, AutogradNoticesThatWeightsChanged) {
+  for (at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const Tensor weight = leaf(at::ones({3}, dtype));
+    Optimizer optimizer({{"weight", weight}}, kPlainSgd);
+    const Tensor loss = weight.mul(weight).sum();
+    set_gradient(weight, at::ones({3}));
+    const auto version = weight._version();
+    optimizer.step({.lr = 0.1});
+    EXPECT_GT(weight._version(), version);
+    EXPECT_THROW(loss.backward(), c10::Error) << "backward would use the changed weight";
+  }
+}
+
+TEST(Optimizer, StateRoundTripsBitForBitAndTrainingGoesOnTheSame) {
+  for (Kind kind : {Kind::adamw, Kind::sgd}) {
+    SCOPED_TRACE(to_string(kind));
+    at::manual_seed(6);
+    const Model model;
+    const OptimizerOptions options = {
+        .kind = kind, .beta1 = 0.8, .weight_decay = 0.03, .momentum = 0.7};
+    Optimizer optimizer(model.parameters(), options);
+    for (int step = 0; step < 3; ++step) {
+      model.set_random_gradients();
+      optimizer.step({.lr = 0.02});
+    }
+    tensor::StateDict saved;
+    const tensor::StateDict live = optimizer.state_dict();
+    saved.set("kind", live.text("kind"));
+    saved.set("steps", live.integer("steps"));
+    for (const auto& [name, tensor] : live.tensors()) {
+      saved.set(name, tensor.clone());
+    }
+
+    at::manual_seed(7);
+    const Model resumed;
+    Optimizer other(resumed.parameters(), options);
+    resumed.norm.detach().copy_(model.norm.detach());  // the model's own part of a checkpoint
+    other.load_state_dict(saved);
+    EXPECT_EQ(other.steps(), 3);
+    EXPECT_TRUE(at::equal(resumed.weight, model.weight)) << "rounded from the master";
+    for (uint64_t seed : {8, 9}) {
+      for (const auto& [m, o] : {std::pair{&model, &optimizer}, {&resumed, &other}}) {
+        at::manual_seed(seed);
+        m->set_random_gradients();
+        o->step({.lr = 0.02});
+      }
+    }
+    const std::vector<Tensor> expected = snapshot(model, optimizer);
+    const std::vector<Tensor> actual = snapshot(resumed, other);
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(at::equal(actual[i], expected[i])) << i;
+    }
+  }
+}
+
+std::string load_failure(Optimizer& optimizer, const tensor::StateDict& state) {
+  try {
+    optimizer.load_state_dict(state);
+  } catch (const Corruption& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Optimizer, AStateThatDoesNotFitIsRefusedByNameAndChangesNothing) {
+  at::manual_seed(10);
+  const Model model;
+  Optimizer optimizer(model.parameters());
+  const std::vector<Tensor> before = snapshot(model, optimizer);
+
+  Optimizer sgd(model.parameters(), {.kind = Kind::sgd});
+  EXPECT_EQ(load_failure(optimizer, sgd.state_dict()),
+            "optimizer: the state is of \"sgd\", this optimizer is \"adamw\"; resume with the kind "
+            "that was saved");
+  const Optimizer smaller({{"norm.weight", model.norm}, {"weight", model.weight}});
+  EXPECT_EQ(load_failure(optimizer, smaller.state_dict()),
+            "optimizer: the state lacks \"exp_avg.head\", \"exp_avg_sq.head\", \"master.head\" and "
+            "1 more; resume with the model and the settings that were saved");
+  const Optimizer larger({{"norm.weight", model.norm},
+                          {"weight", model.weight},
+                          {"head", model.head},
+                          {"extra", leaf(at::zeros({1}))}});
+  EXPECT_EQ(
+      load_failure(optimizer, larger.state_dict()),
+      "optimizer: the state also has \"exp_avg.extra\", \"exp_avg_sq.extra\", \"step.extra\"; "
+      "resume with the model and the settings that were saved");
+
+  // Moments that a framework has cast to the parameter's dtype are not cast back.
+  tensor::StateDict cast;
+  cast.set("kind", std::string("adamw"));
+  cast.set("steps", int64_t{3});
+  const tensor::StateDict own = optimizer.state_dict();
+  for (const auto& [name, tensor] : own.tensors()) {
+    cast.set(name, name == "exp_avg.weight" ? tensor.to(at::kBFloat16) : tensor.add(1));
+  }
+  EXPECT_EQ(load_failure(optimizer, cast),
+            "optimizer: \"exp_avg.weight\" in the state is BFloat16 of shape [5, 3], here it is "
+            "Float of shape [5, 3]; resume with the model and the settings that were saved");
+  EXPECT_EQ(optimizer.steps(), 0);
+  const std::vector<Tensor> after = snapshot(model, optimizer);
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_TRUE(at::equal(before[i], after[i])) << i;
+  }
+}
+
+TEST(Optimizer, StateIsNotTakenWhileGradientsAccumulate) {
+  const Model model;
+  Optimizer optimizer(model.parameters());
+  model.set_random_gradients();
+  optimizer.accumulate_();
+  try {
+    (void)optimizer.state_dict();
+    FAIL() << "expected InvalidArgument";
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(),
+                 "optimizer: state_dict was called while gradients accumulate; call it after "
+                 "step()");
+  }
+}
+
+std::string construction_failure(const tensor::ParameterList& parameters) {
+  try {
+    const Optimizer optimizer(parameters);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Optimizer, BadParametersAreNamed) {
+  const Tensor one = at::ones({1});
+  EXPECT_EQ(construction_failure({{"a", one}, {"a", at::ones({1})}}),
+            "optimizer: parameter \"a\" is listed twice; list it once");
+  EXPECT_EQ(construction_failure({{"a", one}, {"b", one}}),
+            "optimizer: parameter \"b\" is a tensor that an earlier name has too; list a tied "
+            "weight once");
+  EXPECT_EQ(construction_failure({{"a", at::ones({1}, at::kDouble)}}),
+            "optimizer: parameter \"a\" is Double; valid: Float BFloat16 Half");
+  EXPECT_EQ(construction_failure({{"a", one.expand({3})}}),
+            "optimizer: parameter \"a\" has strides [0], which overlap or leave gaps; make it "
+            "contiguous");
+}
+
+TEST(Optimizer, BadRatesAndUnknownNamesAreErrors) {
+  const Model model;
+  Optimizer optimizer(model.parameters());
+  for (double lr : {-0.1, std::nan(""), HUGE_VAL}) {
+    EXPECT_THROW(optimizer.step({.lr = lr}), InvalidArgument) << lr;
+  }
+  try {
+    (void)optimizer.master("hed");
+    FAIL() << "expected InvalidArgument";
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(), "optimizer: no parameter \"hed\"; did you mean \"head\"?");
+  }
+  try {
+    optimizer.step({.lr = -1});
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(), "optimizer: lr is -1; it must be finite and not negative");
+  }
+}
+
+TEST(Kind, NamesRoundTripAndASlipIsCorrected) {
+  for (Kind kind : {Kind::adamw, Kind::sgd}) {
+    EXPECT_EQ(parse_kind(to_string(kind)), kind);
+  }
+  try {
+    (void)parse_kind("adam");
+    FAIL() << "expected InvalidArgument";
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(), "optimizer: unknown kind \"adam\"; did you mean \"adamw\"?");
+  }
+}
+
+}  // namespace
+}  // namespace mantissa::optim
