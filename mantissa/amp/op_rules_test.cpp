@@ -52,7 +52,9 @@ TEST(OpRules, TorchListsExactlyWhatTheDispatcherHasForCuda) {
   if (!kIs213) {
     GTEST_SKIP() << "the table is that of LibTorch 2.13, this is " << TORCH_VERSION;
   }
-  EXPECT_EQ(listed_by("torch"), registered_for(c10::DispatchKey::AutocastCUDA));
+  std::set<std::string> expected = registered_for(c10::DispatchKey::AutocastCUDA);
+  expected.insert("aten::_cudnn_rnn");  // registered by libtorch_cuda, which may not be loaded
+  EXPECT_EQ(listed_by("torch"), expected);
 }
 
 TEST(OpRules, TorchCpuListsExactlyWhatTheDispatcherHasForCpu) {

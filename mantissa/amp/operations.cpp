@@ -109,8 +109,8 @@ std::vector<c10::OperatorHandle> find_overloads(std::string_view operation, Rule
     std::string here = obstacle(candidate, rule);
     if (here.empty()) {
       result.push_back(candidate);
-    } else {
-      reason = std::move(here);
+    } else if (reason.empty() || !candidate.schema().is_mutable()) {
+      reason = std::move(here);  // that of a form which could have been meant
     }
   }
   MANTISSA_CHECK(!result.empty(), InvalidArgument, where, ": operation \"", operation, "\" ",
