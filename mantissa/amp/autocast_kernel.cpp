@@ -3,7 +3,6 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "mantissa/amp/cast_cache.h"
-#include "mantissa/amp/operations.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::amp {
@@ -81,7 +80,8 @@ c10::IValue cast_list(const c10::List<std::optional<at::Tensor>>& tensors, at::S
 
 }  // namespace
 
-AutocastKernel::AutocastKernel(const c10::OperatorHandle& operation, size_t number)
+AutocastKernel::AutocastKernel(const c10::OperatorHandle& operation, size_t number,
+                               const OperationIndex& operations)
     : number_(number), num_arguments_(operation.schema().arguments().size()) {
   const auto& arguments = operation.schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -93,7 +93,7 @@ AutocastKernel::AutocastKernel(const c10::OperatorHandle& operation, size_t numb
       }
     }
   }
-  if (const auto overload = with_dtype(operation)) {
+  if (const auto overload = operations.with_dtype(operation)) {
     if (overload->operator_name() == operation.operator_name()) {
       dtype_position_ = *operation.schema().argumentIndexWithName("dtype");
     } else {

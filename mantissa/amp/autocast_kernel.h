@@ -10,6 +10,7 @@
 #include <ATen/core/stack.h>
 
 #include "mantissa/amp/compiled_policy.h"
+#include "mantissa/amp/operations.h"
 
 namespace mantissa::amp {
 
@@ -21,7 +22,8 @@ class AutocastKernel final : public c10::OperatorKernel {
  public:
   using Arguments = std::span<c10::IValue>;
 
-  AutocastKernel(const c10::OperatorHandle& operation, size_t number);
+  AutocastKernel(const c10::OperatorHandle& operation, size_t number,
+                 const OperationIndex& operations);
 
   void operator()(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) const;

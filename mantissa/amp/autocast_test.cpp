@@ -32,6 +32,7 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/library.h>
 
 #include "mantissa/amp/at_autocast_testing.h"
 #include "mantissa/base/error.h"
@@ -40,6 +41,34 @@ namespace mantissa::amp {
 namespace {
 
 at::Tensor bf16(at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16); }
+
+// An operation of a user's own, with every kind of argument that holds tensors.
+std::string dtypes_seen;
+
+at::Tensor users_operation(const at::Tensor& x, const std::optional<at::Tensor>& bias,
+                           at::TensorList list,
+                           const c10::List<std::optional<at::Tensor>>& optionals) {
+  dtypes_seen = concat(x.scalar_type(), " ", bias ? c10::toString(bias->scalar_type()) : "none",
+                       " ", list[0].scalar_type(), " ", optionals.get(1)->scalar_type(),
+                       optionals.get(0).has_value() ? "" : " none");
+  return x;
+}
+
+TORCH_LIBRARY(mantissa_amp_test, m) {
+  m.def("op(Tensor x, Tensor? bias, Tensor[] list, Tensor?[] optionals) -> Tensor",
+        users_operation);
+}
+
+std::string dtypes_of_users_operation(const std::string& policy) {
+  static const auto operation = c10::Dispatcher::singleton()
+                                    .findSchemaOrThrow("mantissa_amp_test::op", "")
+                                    .typed<decltype(users_operation)>();
+  const Autocast region(find_policy(policy));
+  const at::Tensor x = at::ones({2});
+  operation.call(x.to(at::kBFloat16), x, {x.to(at::kBFloat16)},
+                 c10::List<std::optional<at::Tensor>>({std::nullopt, x}));
+  return dtypes_seen;
+}
 
 at::ScalarType product_dtype() { return at::mm(at::ones({2, 2}), at::ones({2, 2})).scalar_type(); }
 
@@ -318,6 +347,17 @@ TEST(Autocast, UnlistedOperationsKeepWhatArrives) {
   const Autocast region(find_policy("torch"));
   EXPECT_EQ(at::relu(bf16({2})).scalar_type(), at::kBFloat16);
   EXPECT_EQ(at::relu(at::ones({2})).scalar_type(), at::kFloat);
+}
+
+TEST(Autocast, AnOperationOfAUsersLibraryCanBeListed) {
+  const std::string name = "mantissa_amp_test::op";
+  EXPECT_EQ(dtypes_of_users_operation("torch"), "BFloat16 Float BFloat16 Float none");
+  EXPECT_EQ(dtypes_of_users_operation("torch " + name + "=lower"),
+            "BFloat16 BFloat16 BFloat16 BFloat16 none");
+  EXPECT_EQ(dtypes_of_users_operation("torch " + name + "=fp32"), "Float Float Float Float none");
+  // As in torch, what may be left out does not decide: the bias follows x.
+  EXPECT_EQ(dtypes_of_users_operation("torch " + name + "=widest"),
+            "BFloat16 BFloat16 BFloat16 BFloat16 none");
 }
 
 TEST(Autocast, PolicyCanKeepFftsInFp32) {

@@ -9,6 +9,7 @@
 #include <torch/library.h>
 
 #include "mantissa/amp/autocast_kernel.h"
+#include "mantissa/amp/operations.h"
 #include "mantissa/base/error.h"
 #include "mantissa/tensor/dtype.h"
 
@@ -24,10 +25,11 @@ class Registry {
       return known->second;
     }
     const std::map<std::string, Rule> rules = resolved_rules(policy);
-    claim_key();
+    const OperationIndex operations;
+    claim_key(operations);
     CompiledPolicy result{policy, tensor::dtype_of(policy.compute), {}};
     for (const auto& [operation, rule] : rules) {
-      const size_t number = number_of(operation);
+      const size_t number = number_of(operation, operations);
       result.rules.resize(std::max(result.rules.size(), number + 1), Rule::keep);
       result.rules[number] = rule;
     }
@@ -35,37 +37,39 @@ class Registry {
   }
 
  private:
-  void claim_key() {
+  void claim_key(const OperationIndex& operations) {
     if (fallthrough_) {
       return;
     }
-    const auto kernels = c10::Dispatcher::singleton().getRegistrationsForDispatchKey(kAutocastKey);
-    MANTISSA_CHECK(kernels.empty(), Unsupported, "autocast: another library has registered ",
-                   kernels.size(), " operations for dispatch key ", c10::toString(kAutocastKey),
-                   "; use mantissa without it");
+    auto& dispatcher = c10::Dispatcher::singleton();
+    MANTISSA_CHECK(dispatcher.getRegistrationsForDispatchKey(kAutocastKey).empty() &&
+                       !dispatcher.hasBackendFallbackForDispatchKey(kAutocastKey),
+                   Unsupported, "autocast: another library has kernels for dispatch key ",
+                   c10::toString(kAutocastKey), "; use mantissa without it");
     auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "_", kAutocastKey,
                                                     __FILE__, __LINE__);
     library->fallback(torch::CppFunction::makeFallthrough());
     fallthrough_ = std::move(library);
     for (const std::string& name : policy_names()) {
       for (const auto& [operation, rule] : resolved_rules(find_policy(name))) {
-        (void)number_of(operation);
+        (void)number_of(operation, operations);
       }
     }
   }
 
-  size_t number_of(const std::string& operation) {
+  size_t number_of(const std::string& operation, const OperationIndex& operations) {
     const auto known = numbers_.find(operation);
     if (known != numbers_.end()) {
       return known->second;
     }
     const size_t number = numbers_.size();
-    register_kernel(operation, number);
+    register_kernel(operation, number, operations);
     numbers_.emplace(operation, number);
     return number;
   }
 
-  void register_kernel(const std::string& operation, size_t number) {
+  void register_kernel(const std::string& operation, size_t number,
+                       const OperationIndex& operations) {
     const size_t colons = operation.find("::");
     const size_t dot = operation.find('.');
     const c10::OperatorName name(operation.substr(0, dot),
@@ -79,7 +83,7 @@ class Registry {
     }
     library->impl(operation.substr(colons + 2).c_str(),
                   torch::CppFunction::makeFromBoxedKernel(c10::BoxedKernel::makeFromFunctor(
-                      std::make_unique<AutocastKernel>(*handle, number))));
+                      std::make_unique<AutocastKernel>(*handle, number, operations))));
   }
 
   std::mutex mutex_;

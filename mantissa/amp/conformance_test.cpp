@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
@@ -26,6 +27,7 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
 #include "mantissa/amp/at_autocast_testing.h"
@@ -523,9 +525,17 @@ std::vector<Case> others() {
   };
 }
 
+// Some listed operations are deprecated and say so.
+class Silence : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning&) override {}
+};
+
 // Where at::autocast throws, so do we: all arguments here have dtypes that it accepts.
 void compare(const std::vector<Case>& cases, numerics::Format compute, at::ScalarType dtype) {
   const Policy policy{.base = "torch-cpu", .compute = compute};
+  Silence silence;
+  const c10::WarningUtils::WarningHandlerGuard guard(&silence);
   int computed = 0;
   for (size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE(cases[i].operation + ", case " + std::to_string(i));
@@ -601,6 +611,7 @@ struct Model {
 template <typename Region, typename... Options>
 std::vector<at::Tensor> train(const Options&... options) {
   at::manual_seed(11);
+  at::set_num_threads(1);
   const Model model;
   std::vector<at::Tensor> trace;
   for (int i = 0; i < 8; ++i) {

@@ -1,6 +1,7 @@
 #include "mantissa/amp/operations.h"
 
 #include <algorithm>
+#include <set>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/nearest.h"
@@ -16,34 +17,6 @@ bool takes_tensors(const c10::FunctionSchema& schema) {
                      [](const c10::Argument& argument) { return holds_tensors(argument.type()); });
 }
 
-std::vector<c10::OperatorHandle> overloads_of(std::string_view name) {
-  std::vector<c10::OperatorHandle> result;
-  auto& dispatcher = c10::Dispatcher::singleton();
-  for (const c10::OperatorName& candidate : dispatcher.getAllOpNames()) {
-    if (candidate.name == name) {
-      if (const auto operation = dispatcher.findSchema(candidate)) {
-        result.push_back(*operation);
-      }
-    }
-  }
-  return result;
-}
-
-[[noreturn]] void throw_unknown(std::string_view operation, std::string_view name,
-                                std::string_view where) {
-  std::vector<std::string> names;
-  for (const c10::OperatorName& candidate : c10::Dispatcher::singleton().getAllOpNames()) {
-    names.push_back(candidate.name);
-  }
-  std::string near = nearest(name, names);
-  if (near.starts_with(kAten) && !operation.starts_with(kAten)) {
-    near.erase(0, kAten.size());
-  }
-  throw InvalidArgument(concat(where, ": unknown operation \"", operation, "\"",
-                               near.empty() ? "; load the library that registers it first"
-                                            : "; did you mean \"" + near + "\"?"));
-}
-
 c10::OperatorHandle select_overload(const std::vector<c10::OperatorHandle>& overloads,
                                     std::string_view name, std::string_view overload,
                                     std::string_view where) {
@@ -57,21 +30,6 @@ c10::OperatorHandle select_overload(const std::vector<c10::OperatorHandle>& over
   }
   throw InvalidArgument(concat(where, ": operation ", name, " has no overload \"", overload, "\"",
                                suggestion(overload, names)));
-}
-
-// Why `rule` cannot apply to `operation`; empty when it can.
-std::string obstacle(const c10::OperatorHandle& operation, Rule rule) {
-  if (operation.schema().is_mutable()) {
-    return "writes into its arguments, which keep their dtypes; list the form that returns a "
-           "tensor";
-  }
-  if (!takes_tensors(operation.schema())) {
-    return "takes no tensor, so no rule applies; remove the entry";
-  }
-  if (rule == Rule::fp32_output && !with_dtype(operation)) {
-    return "has no dtype argument, so fp32_output does not apply; use fp32";
-  }
-  return {};
 }
 
 }  // namespace
@@ -91,12 +49,56 @@ std::string qualified(std::string_view operation) {
                                                         : std::string(operation);
 }
 
-std::vector<c10::OperatorHandle> find_overloads(std::string_view operation, Rule rule,
-                                                std::string_view where) {
+OperationIndex::OperationIndex() : names_(c10::Dispatcher::singleton().getAllOpNames()) {}
+
+std::vector<c10::OperatorHandle> OperationIndex::overloads(std::string_view name) const {
+  std::vector<c10::OperatorHandle> result;
+  for (const c10::OperatorName& candidate : names_) {
+    if (candidate.name == name) {
+      if (const auto operation = c10::Dispatcher::singleton().findSchema(candidate)) {
+        result.push_back(*operation);
+      }
+    }
+  }
+  return result;
+}
+
+void OperationIndex::throw_unknown(std::string_view operation, const std::string& name,
+                                   std::string_view where) const {
+  std::set<std::string> names;
+  for (const c10::OperatorName& candidate : names_) {
+    names.insert(candidate.name);
+  }
+  std::string near = nearest(name, {names.begin(), names.end()});
+  if (near.starts_with(kAten) && !operation.starts_with(kAten)) {
+    near.erase(0, kAten.size());
+  }
+  throw InvalidArgument(concat(where, ": unknown operation \"", operation, "\"",
+                               near.empty() ? "; load the library that registers it first"
+                                            : "; did you mean \"" + near + "\"?"));
+}
+
+// Why `rule` cannot apply to `operation`; empty when it can.
+std::string OperationIndex::obstacle(const c10::OperatorHandle& operation, Rule rule) const {
+  if (operation.schema().is_mutable()) {
+    return "writes into its arguments, which keep their dtypes; list the form that returns a "
+           "tensor";
+  }
+  if (!takes_tensors(operation.schema())) {
+    return "takes no tensor, so no rule applies; remove the entry";
+  }
+  if (rule == Rule::fp32_output && !with_dtype(operation)) {
+    return "has no dtype argument, so fp32_output does not apply; use fp32";
+  }
+  return {};
+}
+
+std::vector<c10::OperatorHandle> OperationIndex::find(std::string_view operation, Rule rule,
+                                                      std::string_view where) const {
   const std::string full = qualified(operation);
   const size_t dot = full.find('.');
   const std::string name = full.substr(0, dot);
-  std::vector<c10::OperatorHandle> candidates = overloads_of(name);
+  std::vector<c10::OperatorHandle> candidates = overloads(name);
   if (candidates.empty()) {
     throw_unknown(operation, name, where);
   }
@@ -118,7 +120,8 @@ std::vector<c10::OperatorHandle> find_overloads(std::string_view operation, Rule
   return result;
 }
 
-std::optional<c10::OperatorHandle> with_dtype(const c10::OperatorHandle& operation) {
+std::optional<c10::OperatorHandle> OperationIndex::with_dtype(
+    const c10::OperatorHandle& operation) const {
   const auto& arguments = operation.schema().arguments();
   if (arguments.empty() || arguments[0].type()->kind() != c10::TypeKind::TensorType) {
     return std::nullopt;
@@ -127,7 +130,7 @@ std::optional<c10::OperatorHandle> with_dtype(const c10::OperatorHandle& operati
     const bool optional = arguments[*index].type()->kind() == c10::TypeKind::OptionalType;
     return optional ? std::make_optional(operation) : std::nullopt;
   }
-  for (const c10::OperatorHandle& candidate : overloads_of(operation.operator_name().name)) {
+  for (const c10::OperatorHandle& candidate : overloads(operation.operator_name().name)) {
     const auto& others = candidate.schema().arguments();
     const auto same_name = [](const c10::Argument& a, const c10::Argument& b) {
       return a.name() == b.name();

@@ -36,13 +36,14 @@ std::map<std::string, Rule> table_rules(std::string_view base) {
   return rules;
 }
 
-std::map<std::string, Rule> resolve(const Policy& policy, std::string_view where) {
+std::map<std::string, Rule> resolve(const Policy& policy, const OperationIndex& operations,
+                                    std::string_view where) {
   std::map<std::string, Rule> result = table_rules(policy.base);
   // Twice over the entries, so that one with an overload wins over one without.
   for (const bool exact : {false, true}) {
     for (const auto& [operation, rule] : policy.rules) {
       if (names_one_overload(operation) == exact) {
-        for (const c10::OperatorHandle& overload : find_overloads(operation, rule, where)) {
+        for (const c10::OperatorHandle& overload : operations.find(operation, rule, where)) {
           result.insert_or_assign(c10::toString(overload.operator_name()), rule);
         }
       }
@@ -56,14 +57,15 @@ bool is_compute_format(numerics::Format format) {
   return numerics::info(format).storage_bits >= 16;
 }
 
-void require_effect(const Policy& policy, std::string_view where) {
+void require_effect(const Policy& policy, const OperationIndex& operations,
+                    std::string_view where) {
   MANTISSA_CHECK(is_compute_format(policy.compute), InvalidArgument, where, ": compute format ",
                  numerics::to_string(policy.compute),
                  " cannot be computed in; valid: fp32 tf32 bf16 fp16");
   if (policy.compute == numerics::Format::fp32) {
     return;
   }
-  for (const auto& [operation, rule] : resolve(policy, where)) {
+  for (const auto& [operation, rule] : resolve(policy, operations, where)) {
     if (rule == Rule::lower) {
       return;
     }
@@ -107,7 +109,7 @@ void PolicyBuilder::add_rule(std::string_view operation, std::string_view rule,
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(concat(where, ": operation \"", operation, "\": ", error.what()));
   }
-  (void)find_overloads(operation, parsed, where);
+  (void)operations_.find(operation, parsed, where);
   const bool is_new = rules_.emplace(qualified(operation), parsed).second;
   MANTISSA_CHECK(is_new, InvalidArgument, where, ": operation \"", operation,
                  "\" has two rules; keep one");
@@ -116,7 +118,7 @@ void PolicyBuilder::add_rule(std::string_view operation, std::string_view rule,
 Policy PolicyBuilder::build(std::string_view where) const {
   Policy policy{base_, base_ == "fp32" ? numerics::Format::fp32 : Policy().compute, rules_};
   policy.compute = compute_.value_or(policy.compute);
-  require_effect(policy, where);
+  require_effect(policy, operations_, where);
   return policy;
 }
 
@@ -155,8 +157,9 @@ Policy parse_policy(std::string_view text) {
 
 std::map<std::string, Rule> resolved_rules(const Policy& policy) {
   constexpr std::string_view kWhere = "policy";
-  require_effect(policy, kWhere);
-  return resolve(policy, kWhere);
+  const OperationIndex operations;
+  require_effect(policy, operations, kWhere);
+  return resolve(policy, operations, kWhere);
 }
 
 }  // namespace mantissa::amp

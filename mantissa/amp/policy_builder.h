@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "mantissa/amp/operations.h"
 #include "mantissa/amp/policy.h"
 
 namespace mantissa::amp {
@@ -19,6 +20,7 @@ class PolicyBuilder {
   Policy build(std::string_view where) const;
 
  private:
+  OperationIndex operations_;
   std::string base_ = Policy().base;
   std::optional<numerics::Format> compute_;
   std::map<std::string, Rule> rules_;
