@@ -1,0 +1,57 @@
+#include "mantissa/amp/autocast.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "mantissa/amp/compiled_policy.h"
+#include "mantissa/base/error.h"
+
+namespace mantissa::amp {
+namespace {
+
+thread_local const CompiledPolicy* active = nullptr;
+thread_local int depth = 0;  // of nested regions
+
+// The autocast keys of devices are excluded, except while at::autocast is on.
+bool at_autocast_is_on() {
+  using c10::DispatchKey;
+  return !c10::impl::tls_is_dispatch_key_excluded(DispatchKey::AutocastCPU) ||
+         !c10::impl::tls_is_dispatch_key_excluded(DispatchKey::AutocastCUDA);
+}
+
+const CompiledPolicy& checked(const Policy& policy) {
+  MANTISSA_CHECK(!at_autocast_is_on(), InvalidArgument,
+                 "autocast: at::autocast is on in this thread; leave its region first");
+  return compiled(policy);
+}
+
+}  // namespace
+
+const CompiledPolicy* active_compiled_policy() { return active; }
+
+Autocast::Autocast(const Policy& policy) : Autocast(&checked(policy)) {}
+
+Autocast::Autocast(const CompiledPolicy* policy)
+    : outer_policy_(active),
+      outer_included_(c10::impl::tls_is_dispatch_key_included(kAutocastKey)),
+      outer_excluded_(c10::impl::tls_is_dispatch_key_excluded(kAutocastKey)) {
+  const bool on = policy != nullptr;
+  active = policy;
+  ++depth;
+  c10::impl::tls_set_dispatch_key_included(kAutocastKey, on);
+  c10::impl::tls_set_dispatch_key_excluded(kAutocastKey, !on);
+}
+
+Autocast Autocast::disabled() { return Autocast(nullptr); }
+
+Autocast::~Autocast() {
+  active = outer_policy_;
+  c10::impl::tls_set_dispatch_key_included(kAutocastKey, outer_included_);
+  c10::impl::tls_set_dispatch_key_excluded(kAutocastKey, outer_excluded_);
+  if (--depth == 0) {
+    clear_cast_cache();
+  }
+}
+
+const Policy* active_policy() { return active == nullptr ? nullptr : &active->policy; }
+
+}  // namespace mantissa::amp

@@ -1,0 +1,186 @@
+#include "mantissa/amp/autocast_kernel.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "mantissa/amp/cast_cache.h"
+#include "mantissa/base/error.h"
+
+namespace mantissa::amp {
+namespace {
+
+using Arguments = AutocastKernel::Arguments;
+using c10::TypeKind;
+
+constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, kAutocastKey);
+
+bool eligible(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.is_floating_point() && tensor.scalar_type() != at::kDouble;
+}
+
+at::Tensor cast(const at::Tensor& tensor, at::ScalarType dtype) {
+  if (!eligible(tensor) || tensor.scalar_type() == dtype) {
+    return tensor;
+  }
+  return cast_through_cache(tensor, dtype);
+}
+
+// As in torch, an optional argument, such as a bias, follows the others.
+bool decides(const c10::TypePtr& type) {
+  return type->kind() == TypeKind::TensorType ||
+         (type->kind() == TypeKind::ListType &&
+          type->containedType(0)->kind() == TypeKind::TensorType);
+}
+
+// Batch normalization updates these in place without saying so in its schema; a cast copy would
+// take the update.
+bool is_running_statistic(const c10::Argument& argument) {
+  return argument.name() == "running_mean" || argument.name() == "running_var";
+}
+
+at::ScalarType wider(at::ScalarType a, at::ScalarType b) {
+  if (a == b) {
+    return a;
+  }
+  const size_t size_a = c10::elementSize(a);
+  const size_t size_b = c10::elementSize(b);
+  if (size_a == size_b) {
+    return at::kFloat;  // neither of BFloat16 and Half holds the other
+  }
+  return size_a > size_b ? a : b;
+}
+
+c10::IValue cast_list(const c10::List<at::Tensor>& tensors, at::ScalarType dtype) {
+  c10::List<at::Tensor> result;
+  result.reserve(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    result.push_back(cast(tensors.get(i), dtype));
+  }
+  return result;
+}
+
+c10::IValue cast_list(const c10::List<std::optional<at::Tensor>>& tensors, at::ScalarType dtype) {
+  c10::List<std::optional<at::Tensor>> result;
+  result.reserve(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const std::optional<at::Tensor> tensor = tensors.get(i);
+    result.push_back(tensor ? std::make_optional(cast(*tensor, dtype)) : std::nullopt);
+  }
+  return result;
+}
+
+[[noreturn]] void throw_banned(const c10::OperatorHandle& operation) {
+  const std::string name = c10::toString(operation.operator_name());
+  const bool has_stable_form = name == "aten::binary_cross_entropy";
+  throw InvalidArgument(concat(
+      "autocast: operation ", name, " is banned by policy \"",
+      to_string(active_compiled_policy()->policy), "\"; ",
+      has_stable_form ? "use binary_cross_entropy_with_logits, which is safe in 16 bits, " : "",
+      has_stable_form ? "or give it the rule fp32" : "give it another rule, such as fp32"));
+}
+
+}  // namespace
+
+AutocastKernel::AutocastKernel(const c10::OperatorHandle& operation, size_t number,
+                               const OperationIndex& operations)
+    : number_(number), num_arguments_(operation.schema().arguments().size()) {
+  const auto& arguments = operation.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto& type = arguments[i].type();
+    if (holds_tensors(type) && !is_running_statistic(arguments[i])) {
+      cast_positions_.push_back(i);
+      if (decides(type)) {
+        deciding_positions_.push_back(i);
+      }
+    }
+  }
+  if (const auto overload = operations.with_dtype(operation)) {
+    if (overload->operator_name() == operation.operator_name()) {
+      dtype_position_ = *operation.schema().argumentIndexWithName("dtype");
+    } else {
+      with_dtype_ = overload;
+    }
+  }
+}
+
+void AutocastKernel::operator()(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
+                                torch::jit::Stack* stack) const {
+  const CompiledPolicy* policy = active_compiled_policy();
+  const Rule rule = policy == nullptr ? Rule::keep : policy->rule(number_);
+  if (rule == Rule::keep) {
+    operation.redispatchBoxed(keys & kBelow, stack);
+    return;
+  }
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(kAutocastKey);
+  const Arguments arguments(stack->end() - static_cast<int64_t>(num_arguments_), stack->end());
+  switch (rule) {
+    case Rule::lower:
+      cast_arguments(arguments, policy->compute);
+      break;
+    case Rule::fp32:
+      cast_arguments(arguments, at::kFloat);
+      break;
+    case Rule::widest:
+      cast_arguments(arguments, widest_dtype(arguments, policy->compute));
+      break;
+    case Rule::fp32_output:
+      call_with_fp32_output(operation, stack);
+      return;
+    case Rule::banned:
+      throw_banned(operation);
+    case Rule::keep:
+      break;
+  }
+  operation.callBoxed(stack);
+}
+
+void AutocastKernel::cast_arguments(Arguments arguments, at::ScalarType dtype) const {
+  for (const size_t position : cast_positions_) {
+    c10::IValue& argument = arguments[position];
+    if (argument.isTensor()) {
+      argument = cast(argument.toTensor(), dtype);
+    } else if (argument.isTensorList()) {
+      argument = cast_list(argument.toTensorList(), dtype);
+    } else if (argument.isOptionalTensorList()) {
+      argument = cast_list(argument.toOptionalTensorList(), dtype);
+    }
+  }
+}
+
+at::ScalarType AutocastKernel::widest_dtype(Arguments arguments, at::ScalarType compute) const {
+  std::optional<at::ScalarType> widest;
+  const auto see = [&](const at::Tensor& tensor) {
+    if (eligible(tensor)) {
+      widest = wider(widest.value_or(tensor.scalar_type()), tensor.scalar_type());
+    }
+  };
+  for (const size_t position : deciding_positions_) {
+    const c10::IValue& argument = arguments[position];
+    if (argument.isTensor()) {
+      see(argument.toTensor());
+    } else {
+      for (const at::Tensor& tensor : argument.toTensorVector()) {
+        see(tensor);
+      }
+    }
+  }
+  return widest.value_or(compute);
+}
+
+void AutocastKernel::call_with_fp32_output(const c10::OperatorHandle& operation,
+                                           torch::jit::Stack* stack) const {
+  const Arguments arguments(stack->end() - static_cast<int64_t>(num_arguments_), stack->end());
+  const at::Tensor& first = arguments[0].toTensor();
+  if (with_dtype_) {
+    const at::ScalarType dtype = eligible(first) ? at::kFloat : first.scalar_type();
+    stack->emplace_back(static_cast<int64_t>(dtype));
+    with_dtype_->callBoxed(stack);
+    return;
+  }
+  MANTISSA_ASSERT(dtype_position_.has_value());
+  if (eligible(first) && arguments[*dtype_position_].isNone()) {
+    arguments[*dtype_position_] = static_cast<int64_t>(at::kFloat);
+  }
+  operation.callBoxed(stack);
+}
+
+}  // namespace mantissa::amp

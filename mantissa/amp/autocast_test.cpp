@@ -1,0 +1,369 @@
+#include "mantissa/amp/autocast.h"
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/binary_cross_entropy.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cumsum.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/fft_rfft.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/index_add.h>
+#include <ATen/ops/index_put.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/masked_scatter.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/norm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/rms_norm.h>
+#include <ATen/ops/scatter_add.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/library.h>
+
+#include "mantissa/amp/at_autocast_testing.h"
+#include "mantissa/base/error.h"
+
+namespace mantissa::amp {
+namespace {
+
+at::Tensor bf16(at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16); }
+
+// An operation of a user's own, with every kind of argument that holds tensors.
+std::string dtypes_seen;
+
+at::Tensor users_operation(const at::Tensor& x, const std::optional<at::Tensor>& bias,
+                           at::TensorList list,
+                           const c10::List<std::optional<at::Tensor>>& optionals) {
+  dtypes_seen = concat(x.scalar_type(), " ", bias ? c10::toString(bias->scalar_type()) : "none",
+                       " ", list[0].scalar_type(), " ", optionals.get(1)->scalar_type(),
+                       optionals.get(0).has_value() ? "" : " none");
+  return x;
+}
+
+TORCH_LIBRARY(mantissa_amp_test, m) {
+  m.def("op(Tensor x, Tensor? bias, Tensor[] list, Tensor?[] optionals) -> Tensor",
+        users_operation);
+}
+
+std::string dtypes_of_users_operation(const std::string& policy) {
+  static const auto operation = c10::Dispatcher::singleton()
+                                    .findSchemaOrThrow("mantissa_amp_test::op", "")
+                                    .typed<decltype(users_operation)>();
+  const Autocast region(find_policy(policy));
+  const at::Tensor x = at::ones({2});
+  operation.call(x.to(at::kBFloat16), x, {x.to(at::kBFloat16)},
+                 c10::List<std::optional<at::Tensor>>({std::nullopt, x}));
+  return dtypes_seen;
+}
+
+at::ScalarType product_dtype() { return at::mm(at::ones({2, 2}), at::ones({2, 2})).scalar_type(); }
+
+TEST(Autocast, CastsListedOperationsInsideOnly) {
+  EXPECT_EQ(product_dtype(), at::kFloat);
+  {
+    const Autocast region(find_policy("torch"));
+    EXPECT_EQ(product_dtype(), at::kBFloat16);
+  }
+  EXPECT_EQ(product_dtype(), at::kFloat);
+}
+
+TEST(Autocast, ComputeFormatIsThatOfThePolicy) {
+  const std::vector<std::pair<std::string, at::ScalarType>> expected = {
+      {"torch compute=fp16", at::kHalf},
+      {"torch compute=tf32", at::kFloat},
+      {"torch compute=fp32", at::kFloat},
+      {"fp32", at::kFloat}};
+  for (const auto& [policy, dtype] : expected) {
+    const Autocast region(find_policy(policy));
+    EXPECT_EQ(product_dtype(), dtype) << policy;
+  }
+  const Autocast region(find_policy("torch compute=fp32"));
+  EXPECT_EQ(at::mm(bf16({2, 2}), bf16({2, 2})).scalar_type(), at::kFloat);
+}
+
+TEST(Autocast, RegionsNestAndTheInnermostRules) {
+  const Autocast outer(find_policy("torch"));
+  {
+    const Autocast inner(find_policy("torch compute=fp16"));
+    EXPECT_EQ(product_dtype(), at::kHalf);
+    {
+      const auto full = Autocast::disabled();
+      EXPECT_EQ(product_dtype(), at::kFloat);
+      EXPECT_EQ(active_policy(), nullptr);
+      const Autocast innermost(find_policy("torch"));
+      EXPECT_EQ(product_dtype(), at::kBFloat16);
+    }
+    EXPECT_EQ(product_dtype(), at::kHalf);
+  }
+  EXPECT_EQ(product_dtype(), at::kBFloat16);
+  EXPECT_EQ(*active_policy(), find_policy("torch"));
+}
+
+TEST(Autocast, AnExceptionLeavesTheRegion) {
+  try {
+    const Autocast region(find_policy("torch"));
+    at::mm(at::ones({2, 2}), at::ones({3, 3}));
+    FAIL() << "expected an error of LibTorch";
+  } catch (const c10::Error&) {
+  }
+  EXPECT_EQ(product_dtype(), at::kFloat);
+  EXPECT_EQ(active_policy(), nullptr);
+}
+
+TEST(Autocast, RefusesToRunInsideAtAutocast) {
+  const AtAutocast theirs;
+  try {
+    const Autocast region(find_policy("torch"));
+    FAIL() << "expected InvalidArgument";
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(),
+                 "autocast: at::autocast is on in this thread; leave its region first");
+  }
+}
+
+TEST(Autocast, Fp32RuleComputesInFp32) {
+  const Autocast region(find_policy("torch"));
+  const at::Tensor x = bf16({4});
+  EXPECT_TRUE(at::equal(at::exp(x), at::exp(x.to(at::kFloat))));
+  EXPECT_EQ(at::exp(x).scalar_type(), at::kFloat);
+}
+
+TEST(Autocast, Fp32OutputSetsADtypeThatTheCallerLeftOpen) {
+  const Autocast region(find_policy("torch"));
+  const at::Tensor x = bf16({3, 4});
+  EXPECT_EQ(at::softmax(x, 1).scalar_type(), at::kFloat);
+  EXPECT_EQ(at::softmax(x, 1, at::kDouble).scalar_type(), at::kDouble);
+  EXPECT_EQ(at::sum(x, {1}).scalar_type(), at::kFloat);
+  EXPECT_EQ(at::cumsum(at::ones({3}, at::kLong), 0).scalar_type(), at::kLong);
+  EXPECT_EQ(at::sum(x.to(at::kDouble)).scalar_type(), at::kDouble);
+}
+
+TEST(Autocast, Fp32OutputTakesTheOverloadWithADtypeWhereTheListedOneHasNone) {
+  const at::Tensor x = bf16({3, 4});
+  const at::Tensor all = at::norm(x, 2, at::kFloat);
+  const at::Tensor rows = at::norm(x, 2, {1}, false, at::kFloat);
+  const Autocast region(find_policy("torch"));
+  EXPECT_TRUE(at::equal(at::norm(x, 2), all));
+  EXPECT_TRUE(at::equal(at::norm(x, 2, {1}), rows));
+  EXPECT_EQ(at::norm(x.to(at::kDouble), 2).scalar_type(), at::kDouble);
+}
+
+TEST(Autocast, WidestRuleLiftsOutOfPlaceScatterAndIndexing) {
+  const Autocast region(find_policy("torch"));
+  const at::Tensor index = at::zeros({2, 2}, at::kLong);
+  EXPECT_EQ(at::scatter_add(at::zeros({2, 2}), 0, index, bf16({2, 2})).scalar_type(), at::kFloat);
+  const at::Tensor mask = at::tensor({1, 0, 1, 0}).to(at::kBool);
+  const c10::List<std::optional<at::Tensor>> indices({mask});
+  EXPECT_EQ(at::index_put(at::zeros({4, 3}), indices, bf16({2, 3})).scalar_type(), at::kFloat);
+  EXPECT_EQ(at::index_put(bf16({4, 3}), indices, bf16({2, 3})).scalar_type(), at::kBFloat16);
+}
+
+TEST(Autocast, WidestRuleCanBeGivenToAnyOperation) {
+  const Autocast region(find_policy("torch index_add=widest masked_scatter=widest"));
+  const at::Tensor index = at::tensor({0, 1});
+  EXPECT_EQ(at::index_add(at::zeros({2, 2}), 0, index, bf16({2, 2})).scalar_type(), at::kFloat);
+  const at::Tensor mask = at::ones({2, 2}, at::kBool);
+  EXPECT_EQ(at::masked_scatter(at::zeros({2, 2}), mask, bf16({2, 2})).scalar_type(), at::kFloat);
+}
+
+// at::autocast throws here.
+TEST(Autocast, WidestRuleAcceptsA16BitDtypeOtherThanThatOfThePolicy) {
+  const Autocast region(find_policy("torch-cpu"));
+  const at::Tensor half = at::ones({2}, at::kHalf);
+  EXPECT_EQ(at::cat({half, half}).scalar_type(), at::kHalf);
+  EXPECT_EQ(at::cat({half, bf16({2})}).scalar_type(), at::kFloat);
+}
+
+TEST(Autocast, BannedOperationSaysWhatToUse) {
+  const at::Tensor p = at::full({2}, 0.5);
+  {
+    const Autocast region(find_policy("torch"));
+    try {
+      at::binary_cross_entropy(p, p);
+      FAIL() << "expected InvalidArgument";
+    } catch (const InvalidArgument& error) {
+      EXPECT_STREQ(error.what(),
+                   "autocast: operation aten::binary_cross_entropy is banned by policy \"torch "
+                   "compute=bf16\"; use binary_cross_entropy_with_logits, which is safe in 16 "
+                   "bits, or give it the rule fp32");
+    }
+  }
+  {
+    const Autocast region(find_policy("torch exp=banned"));
+    try {
+      at::exp(p);
+      FAIL() << "expected InvalidArgument";
+    } catch (const InvalidArgument& error) {
+      EXPECT_STREQ(error.what(),
+                   "autocast: operation aten::exp is banned by policy \"torch compute=bf16 "
+                   "exp=banned\"; give it another rule, such as fp32");
+    }
+  }
+  const Autocast region(find_policy("torch binary_cross_entropy=fp32"));
+  const at::Tensor half = p.to(at::kBFloat16);
+  EXPECT_EQ(at::binary_cross_entropy(half, half).scalar_type(), at::kFloat);
+}
+
+TEST(Autocast, ARuntimeEntryKeepsRmsNormIn16Bits) {
+  const at::Tensor x = bf16({4, 8});
+  const at::Tensor weight = at::ones({8}, at::kBFloat16);
+  {
+    const Autocast region(find_policy("torch"));
+    EXPECT_EQ(at::rms_norm(x, {8}, weight).scalar_type(), at::kFloat);
+  }
+  const Autocast region(find_policy("torch rms_norm=keep"));
+  EXPECT_EQ(at::rms_norm(x, {8}, weight).scalar_type(), at::kBFloat16);
+}
+
+TEST(Autocast, DoubleAndIntegersPassAsTheyAre) {
+  const Autocast region(find_policy("torch"));
+  const at::Tensor x = at::ones({2, 2}, at::kDouble);
+  EXPECT_EQ(at::mm(x, x).scalar_type(), at::kDouble);
+  const at::Tensor i = at::ones({2, 2}, at::kLong);
+  EXPECT_EQ(at::mm(i, i).scalar_type(), at::kLong);
+}
+
+TEST(Autocast, InPlaceAndOutFormsKeepTheirDtypes) {
+  const Autocast region(find_policy("torch"));
+  at::Tensor out = at::zeros({2, 2});
+  at::mm_out(out, at::ones({2, 2}), at::ones({2, 2}));
+  EXPECT_EQ(out.scalar_type(), at::kFloat);
+  out.addmm_(at::ones({2, 2}), at::ones({2, 2}));
+  EXPECT_TRUE(at::equal(out, at::full({2, 2}, 4.0F)));
+}
+
+TEST(Autocast, AListedOperationIsNotCastAgainInside) {
+  // In FP32 throughout, although the addmm that linear becomes has rule lower.
+  const Autocast region(find_policy("torch linear=fp32"));
+  EXPECT_EQ(at::linear(bf16({2, 3}), at::ones({4, 3})).scalar_type(), at::kFloat);
+}
+
+TEST(Autocast, KeepLeavesTheOperationsInsideTheirOwnRules) {
+  const Autocast region(find_policy("torch linear=keep"));
+  EXPECT_EQ(at::linear(at::ones({2, 3}), at::ones({4, 3}), at::ones({4})).scalar_type(),
+            at::kBFloat16);
+}
+
+// Batch normalization writes its running statistics although its schema does not say so.
+TEST(Autocast, RunningStatisticsAreUpdatedUnderEveryRule) {
+  const at::Tensor x = at::randn({8, 3}).add(5);
+  for (const std::string policy : {"torch batch_norm=lower", "torch batch_norm=fp32"}) {
+    const at::Tensor mean = at::zeros({3});
+    const at::Tensor variance = at::ones({3});
+    const Autocast region(find_policy(policy));
+    at::batch_norm(x, {}, {}, mean, variance, true, 0.1, 1e-5, false);
+    EXPECT_GT(mean.min().item<float>(), 0.1F) << policy;
+  }
+}
+
+TEST(Autocast, MasterWeightsGetFp32Gradients) {
+  const at::Tensor w = at::randn({4, 3}).requires_grad_();
+  at::Tensor loss;
+  {
+    const Autocast region(find_policy("torch"));
+    loss = at::linear(at::randn({2, 3}), w).sum();
+  }
+  loss.backward();
+  EXPECT_EQ(w.grad().scalar_type(), at::kFloat);
+}
+
+TEST(Autocast, BackwardOutsideTheRegionMakesNoCastsOfItsOwn) {
+  const at::Tensor w = at::randn({4, 3}).requires_grad_();
+  at::Tensor loss;
+  {
+    const Autocast region(find_policy("torch"));
+    loss = at::linear(at::randn({2, 3}), w).sum();
+  }
+  const int64_t casts = cast_statistics().casts;
+  loss.backward();
+  EXPECT_EQ(cast_statistics().casts, casts);
+}
+
+TEST(Autocast, OtherThreadsAreOutsideOfTheRegion) {
+  const Autocast region(find_policy("torch"));
+  at::ScalarType dtype{};
+  std::thread([&] { dtype = product_dtype(); }).join();
+  EXPECT_EQ(dtype, at::kFloat);
+}
+
+// As a thread of the backward engine does: the dispatch key arrives, the policy does not.
+TEST(Autocast, AThreadThatInheritsTheDispatchStatePassesCallsOn) {
+  const Autocast region(find_policy("torch"));
+  const at::ThreadLocalState state;
+  at::ScalarType inherited{};
+  at::ScalarType own{};
+  at::ScalarType after{};
+  std::thread([&] {
+    const at::ThreadLocalStateGuard guard(state);
+    inherited = product_dtype();
+    {
+      const Autocast inner(find_policy("torch compute=fp16"));
+      own = product_dtype();
+    }
+    after = product_dtype();
+  }).join();
+  EXPECT_EQ(inherited, at::kFloat);
+  EXPECT_EQ(own, at::kHalf);
+  EXPECT_EQ(after, at::kFloat);
+}
+
+TEST(Autocast, ThreadsHaveRegionsOfTheirOwn) {
+  std::vector<at::ScalarType> dtypes(4);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    threads.emplace_back([&dtypes, i] {
+      const Autocast region(find_policy(i % 2 == 0 ? "torch" : "torch compute=fp16"));
+      for (int repeat = 0; repeat < 50; ++repeat) {
+        dtypes[i] = product_dtype();
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_THAT(dtypes, testing::ElementsAre(at::kBFloat16, at::kHalf, at::kBFloat16, at::kHalf));
+}
+
+TEST(Autocast, APolicyThatTheTextWouldNotGiveIsRefused) {
+  EXPECT_THROW(Autocast(Policy{.base = "tensorflow"}), InvalidArgument);
+  EXPECT_EQ(product_dtype(), at::kFloat);
+}
+
+TEST(Autocast, UnlistedOperationsKeepWhatArrives) {
+  const Autocast region(find_policy("torch"));
+  EXPECT_EQ(at::relu(bf16({2})).scalar_type(), at::kBFloat16);
+  EXPECT_EQ(at::relu(at::ones({2})).scalar_type(), at::kFloat);
+}
+
+TEST(Autocast, AnOperationOfAUsersLibraryCanBeListed) {
+  const std::string name = "mantissa_amp_test::op";
+  EXPECT_EQ(dtypes_of_users_operation("torch"), "BFloat16 Float BFloat16 Float none");
+  EXPECT_EQ(dtypes_of_users_operation("torch " + name + "=lower"),
+            "BFloat16 BFloat16 BFloat16 BFloat16 none");
+  EXPECT_EQ(dtypes_of_users_operation("torch " + name + "=fp32"), "Float Float Float Float none");
+  // As in torch, what may be left out does not decide: the bias follows x.
+  EXPECT_EQ(dtypes_of_users_operation("torch " + name + "=widest"),
+            "BFloat16 BFloat16 BFloat16 BFloat16 none");
+}
+
+TEST(Autocast, PolicyCanKeepFftsInFp32) {
+  const Autocast region(find_policy("torch fft_rfft=fp32"));
+  EXPECT_EQ(at::fft_rfft(bf16({8})).scalar_type(), at::kComplexFloat);
+}
+
+}  // namespace
+}  // namespace mantissa::amp

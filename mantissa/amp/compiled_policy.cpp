@@ -1,0 +1,104 @@
+#include "mantissa/amp/compiled_policy.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
+#include <torch/library.h>
+
+#include "mantissa/amp/autocast_kernel.h"
+#include "mantissa/amp/operations.h"
+#include "mantissa/base/error.h"
+#include "mantissa/tensor/dtype.h"
+
+namespace mantissa::amp {
+namespace {
+
+class Registry {
+ public:
+  const CompiledPolicy& compiled(const Policy& policy) {
+    const std::lock_guard lock(mutex_);
+    const auto known = policies_.find(policy);
+    if (known != policies_.end()) {
+      return known->second;
+    }
+    const std::map<std::string, Rule> rules = resolved_rules(policy);
+    const OperationIndex operations;
+    claim_key(operations);
+    CompiledPolicy result{policy, tensor::dtype_of(policy.compute), {}};
+    for (const auto& [operation, rule] : rules) {
+      const size_t number = number_of(operation, operations);
+      result.rules.resize(std::max(result.rules.size(), number + 1), Rule::keep);
+      result.rules[number] = rule;
+    }
+    return policies_.emplace(policy, std::move(result)).first->second;
+  }
+
+ private:
+  void claim_key(const OperationIndex& operations) {
+    if (fallthrough_) {
+      return;
+    }
+    auto& dispatcher = c10::Dispatcher::singleton();
+    MANTISSA_CHECK(dispatcher.getRegistrationsForDispatchKey(kAutocastKey).empty() &&
+                       !dispatcher.hasBackendFallbackForDispatchKey(kAutocastKey),
+                   Unsupported, "autocast: another library has kernels for dispatch key ",
+                   c10::toString(kAutocastKey), "; use mantissa without it");
+    auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "_", kAutocastKey,
+                                                    __FILE__, __LINE__);
+    library->fallback(torch::CppFunction::makeFallthrough());
+    fallthrough_ = std::move(library);
+    for (const std::string& name : policy_names()) {
+      for (const auto& [operation, rule] : resolved_rules(find_policy(name))) {
+        (void)number_of(operation, operations);
+      }
+    }
+  }
+
+  size_t number_of(const std::string& operation, const OperationIndex& operations) {
+    const auto known = numbers_.find(operation);
+    if (known != numbers_.end()) {
+      return known->second;
+    }
+    const size_t number = numbers_.size();
+    register_kernel(operation, number, operations);
+    numbers_.emplace(operation, number);
+    return number;
+  }
+
+  void register_kernel(const std::string& operation, size_t number,
+                       const OperationIndex& operations) {
+    const size_t colons = operation.find("::");
+    const size_t dot = operation.find('.');
+    const c10::OperatorName name(operation.substr(0, dot),
+                                 dot == std::string::npos ? "" : operation.substr(dot + 1));
+    const auto handle = c10::Dispatcher::singleton().findSchema(name);
+    MANTISSA_ASSERT(handle.has_value());
+    auto& library = libraries_[operation.substr(0, colons)];
+    if (!library) {
+      library = std::make_unique<torch::Library>(torch::Library::IMPL, operation.substr(0, colons),
+                                                 kAutocastKey, __FILE__, __LINE__);
+    }
+    library->impl(operation.substr(colons + 2).c_str(),
+                  torch::CppFunction::makeFromBoxedKernel(c10::BoxedKernel::makeFromFunctor(
+                      std::make_unique<AutocastKernel>(*handle, number, operations))));
+  }
+
+  std::mutex mutex_;
+  std::unique_ptr<torch::Library> fallthrough_;
+  std::map<std::string, std::unique_ptr<torch::Library>> libraries_;  // by namespace
+  std::map<std::string, size_t> numbers_;                             // of operations with a kernel
+  std::map<Policy, CompiledPolicy> policies_;
+};
+
+}  // namespace
+
+const CompiledPolicy& compiled(const Policy& policy) {
+  // Never destroyed: other threads may still compute while static objects go.
+  static Registry* registry = new Registry;
+  return registry->compiled(policy);
+}
+
+}  // namespace mantissa::amp

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <c10/core/DispatchKey.h>
+#include <c10/core/ScalarType.h>
+
+#include "mantissa/amp/policy.h"
+
+namespace mantissa::amp {
+
+/// The dispatch key that an Autocast region includes. It must lie above autograd, so that casts
+/// are recorded. Of the autocast keys without kernels in LibTorch this is the one whose device
+/// (Graphcore's IPU) no maintained library of kernels stands for any more; AutocastHPU, AutocastXLA
+/// and AutocastPrivateUse1 are taken as soon as a user loads such a library.
+inline constexpr c10::DispatchKey kAutocastKey = c10::DispatchKey::AutocastIPU;
+
+/// A policy with its rules by operation number, for the lookup of one call.
+struct CompiledPolicy {
+  Policy policy;
+  at::ScalarType compute;
+  std::vector<Rule> rules;  // operations numbered later are not listed by this policy
+
+  Rule rule(size_t number) const { return number < rules.size() ? rules[number] : Rule::keep; }
+};
+
+/// The one compiled form of equal policies; lives as long as the process. The first call for a
+/// policy checks it and gives every operation that it lists a kernel under kAutocastKey; the first
+/// of all does so for the built-in tables and takes some milliseconds. Kernels are never taken
+/// away. LibTorch's dispatcher tables are not made to change while other threads call the same
+/// operations, so policies with further operations are compiled before threads start.
+/// Throws InvalidArgument for a policy that parse_policy would not give, and Unsupported when
+/// another library uses the key.
+const CompiledPolicy& compiled(const Policy& policy);
+
+/// Of the region that this thread is in; null outside of regions and in a disabled one.
+const CompiledPolicy* active_compiled_policy();
+
+}  // namespace mantissa::amp

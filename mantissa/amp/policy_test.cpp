@@ -1,0 +1,125 @@
+#include "mantissa/amp/policy.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::amp {
+namespace {
+
+using numerics::Format;
+
+std::string refusal(const std::string& text) {
+  try {
+    (void)parse_policy(text);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Policy, NamesAloneAreTheBuiltInPolicies) {
+  EXPECT_THAT(policy_names(), testing::ElementsAre("torch", "torch-cpu", "fp32"));
+  EXPECT_EQ(find_policy("torch"), (Policy{"torch", Format::bf16, {}}));
+  EXPECT_EQ(find_policy("torch-cpu"), (Policy{"torch-cpu", Format::bf16, {}}));
+  EXPECT_EQ(find_policy("fp32"), (Policy{"fp32", Format::fp32, {}}));
+}
+
+TEST(Policy, TextPrintsWhatItParses) {
+  for (const std::string text :
+       {"torch compute=bf16", "torch-cpu compute=fp16", "fp32 compute=fp32", "torch compute=tf32",
+        "torch compute=bf16 mm=fp32 softmax.int=keep", "fp32 compute=fp16 mm.default=lower"}) {
+    EXPECT_EQ(to_string(parse_policy(text)), text);
+  }
+}
+
+TEST(Policy, OperationsWithoutANamespaceAreOfAten) {
+  EXPECT_EQ(parse_policy("torch aten::mm=fp32"), parse_policy("torch  mm=fp32 "));
+  EXPECT_NE(parse_policy("torch mm=fp32"), parse_policy("torch mm=keep"));
+  EXPECT_NE(parse_policy("torch"), parse_policy("torch compute=fp16"));
+}
+
+TEST(Policy, AnOperationWithoutAnOverloadMeansAllThatReturnTensors) {
+  const auto rules = resolved_rules(parse_policy("fp32 compute=bf16 mm=lower sum=fp32_output"));
+  EXPECT_EQ(rules.at("aten::mm"), Rule::lower);
+  EXPECT_EQ(rules.at("aten::sum"), Rule::fp32_output);
+  EXPECT_EQ(rules.at("aten::sum.dim_IntList"), Rule::fp32_output);
+  EXPECT_FALSE(rules.contains("aten::mm.out"));
+  EXPECT_FALSE(rules.contains("aten::sum.IntList_out"));
+}
+
+TEST(Policy, AnOverloadGoesBeforeItsOperation) {
+  const auto rules = resolved_rules(parse_policy("torch sum=fp32 sum.default=widest"));
+  EXPECT_EQ(rules.at("aten::sum"), Rule::widest);
+  EXPECT_EQ(rules.at("aten::sum.dim_IntList"), Rule::fp32);
+}
+
+TEST(Policy, KeepTakesAnOperationOffTheTable) {
+  EXPECT_TRUE(resolved_rules(find_policy("torch")).contains("aten::rms_norm"));
+  EXPECT_FALSE(resolved_rules(find_policy("torch rms_norm=keep")).contains("aten::rms_norm"));
+}
+
+TEST(Policy, UnknownNamesAreAnsweredWithTheNearest) {
+  EXPECT_EQ(refusal("torhc"), "policy: unknown base \"torhc\"; did you mean \"torch\"?");
+  EXPECT_EQ(refusal("torch compute=fp61"),
+            "policy: unknown format \"fp61\" in \"compute=fp61\"; valid: fp32 tf32 bf16 fp16");
+  EXPECT_EQ(refusal("torch compute=fp8_e4m3"),
+            "policy: unknown format \"fp8_e4m3\" in \"compute=fp8_e4m3\"; valid: fp32 tf32 bf16 "
+            "fp16");
+  EXPECT_EQ(refusal("torch layer_nrom=fp32"),
+            "policy: unknown operation \"layer_nrom\"; did you mean \"layer_norm\"?");
+  EXPECT_EQ(refusal("torch aten::layer_nrom=fp32"),
+            "policy: unknown operation \"aten::layer_nrom\"; did you mean \"aten::layer_norm\"?");
+  EXPECT_EQ(refusal("torch softmax.imt=fp32"),
+            "policy: operation aten::softmax has no overload \"imt\"; did you mean \"int\"?");
+  EXPECT_EQ(refusal("torch mm=fp23"),
+            "policy: operation \"mm\": rule: unknown \"fp23\"; did you mean \"fp32\"?");
+}
+
+TEST(Policy, AnOperationOfALibraryThatIsNotLoadedSaysSo) {
+  EXPECT_EQ(refusal("torch another_library_of_somebody::an_operation_of_theirs=fp32"),
+            "policy: unknown operation \"another_library_of_somebody::an_operation_of_theirs\"; "
+            "load the library that registers it first");
+}
+
+TEST(Policy, SettingsWithoutAnEffectAreErrors) {
+  EXPECT_EQ(refusal("fp32 compute=bf16"),
+            "policy: compute=bf16 has no effect, because no operation of base \"fp32\" has rule "
+            "lower; use another base, or compute=fp32");
+  EXPECT_EQ(refusal("torch mm.out=fp32"),
+            "policy: operation \"mm.out\" writes into its arguments, which keep their dtypes; list "
+            "the form that returns a tensor");
+  EXPECT_NE(refusal("torch addmm_=fp32"), "accepted");
+  EXPECT_EQ(refusal("torch mm=fp32_output"),
+            "policy: operation \"mm\" has no dtype argument, so fp32_output does not apply; use "
+            "fp32");
+  EXPECT_EQ(refusal("torch randperm=fp32"),
+            "policy: operation \"randperm\" takes no tensor, so no rule applies; remove the entry");
+}
+
+TEST(Policy, SettingsGivenTwiceAreErrors) {
+  EXPECT_EQ(refusal("torch mm=fp32 aten::mm=keep"),
+            "policy: operation \"aten::mm\" has two rules; keep one");
+  EXPECT_EQ(refusal("torch compute=bf16 compute=fp16"),
+            "policy: compute=fp16 is given after another compute; keep one");
+}
+
+TEST(Policy, TextThatIsNoPolicyIsRefused) {
+  EXPECT_EQ(refusal(" "),
+            "policy: the text is empty; valid: torch torch-cpu fp32, then compute=FORMAT and "
+            "OPERATION=RULE");
+  EXPECT_EQ(refusal("torch bf16"),
+            "policy: \"bf16\" is not a setting; write compute=FORMAT or OPERATION=RULE");
+}
+
+TEST(Policy, AValueThatNoTextGivesIsRefusedWhenResolved) {
+  EXPECT_THROW(resolved_rules(Policy{.base = "tensorflow"}), InvalidArgument);
+  EXPECT_THROW(resolved_rules(Policy{.compute = Format::fp8_e5m2}), InvalidArgument);
+  EXPECT_THROW(resolved_rules(Policy{.rules = {{"aten::nothing", Rule::fp32}}}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace mantissa::amp
