@@ -149,7 +149,7 @@ class CliTest(unittest.TestCase):
 
     def test_a_damaged_newest_checkpoint_is_refused_and_the_one_before_used(self):
         self.mantissa("train", self.run_file, "--out", "a")
-        newest = sorted((self.folder / "a/checkpoints").glob("step-*"))[-1]
+        newest = max((self.folder / "a/checkpoints").glob("step-*"), key=lambda path: int(path.name[5:]))
         victim = max(newest.iterdir(), key=lambda path: path.stat().st_size)
         data = bytearray(victim.read_bytes())
         data[len(data) // 2] ^= 1

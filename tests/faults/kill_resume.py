@@ -52,12 +52,10 @@ def command(folder):
 
 
 def state_of(folder):
-    newest = sorted((folder / "checkpoints").glob("step-*"))[-1]
-    digests = {}
-    for path in sorted(newest.iterdir()):
-        if path.suffix == ".safetensors" or path.name == "scalars.json":
-            digests[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return newest.name, digests
+    newest = max((folder / "checkpoints").glob("step-*"), key=lambda path: int(path.name.removeprefix("step-")))
+    return newest.name, {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(newest.iterdir())
+    }
 
 
 def main():
