@@ -147,11 +147,12 @@ TEST_P(ConvertOnEveryTarget, AgreesWithTheReferenceNearEveryBoundary) {
 
 template <typename Pattern>
 void expect_decodes_all(Format format) {
-  std::vector<Pattern> patterns;
-  std::vector<float> expected;
-  for (uint32_t pattern = 0; pattern <= std::numeric_limits<Pattern>::max(); ++pattern) {
-    patterns.push_back(static_cast<Pattern>(pattern));
-    expected.push_back(decode(format, pattern));
+  constexpr uint32_t kLast = std::numeric_limits<Pattern>::max();
+  std::vector<Pattern> patterns(kLast + 1);
+  std::vector<float> expected(kLast + 1);
+  for (uint32_t pattern = 0; pattern <= kLast; ++pattern) {
+    patterns[pattern] = static_cast<Pattern>(pattern);
+    expected[pattern] = decode(format, pattern);
   }
   std::vector<float> values(patterns.size());
   decode(format, std::span<const Pattern>(patterns), values);

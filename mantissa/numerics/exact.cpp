@@ -24,8 +24,8 @@ constexpr Exact kTiny = {.exponent = -2000, .significand = kLeadingBit | 1};
 // denormals-are-zero mode, which training sets.
 Exact from_fields(bool negative, uint64_t exponent_field, uint64_t fraction, int fraction_bits,
                   int bias) {
-  const auto all_ones = static_cast<uint64_t>(2 * bias + 1);
-  if (exponent_field == all_ones) {
+  const int top_field = 2 * bias + 1;
+  if (static_cast<int>(exponent_field) == top_field) {
     const auto kind = fraction == 0 ? Exact::Kind::infinity : Exact::Kind::nan;
     return {.kind = kind, .negative = negative};
   }
