@@ -12,6 +12,10 @@
 
 namespace mantissa::tensor {
 
+/// The name of a dtype in the format, such as `BF16`. Throws InvalidArgument, beginning with
+/// `where`, for a dtype that it does not have.
+MANTISSA_API std::string safetensors_dtype(at::ScalarType dtype, const std::string& where);
+
 /// xxh3 of the bytes of a safetensors file, computed on their way.
 struct SafetensorsDigest {
   int64_t size_bytes = 0;

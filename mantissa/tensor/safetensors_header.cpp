@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
+#include "mantissa/tensor/safetensors.h"
 
 namespace mantissa::tensor {
 namespace {

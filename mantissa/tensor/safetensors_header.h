@@ -29,9 +29,6 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-/// The name of a dtype in the format. Throws InvalidArgument for one that it does not have.
-std::string safetensors_dtype(at::ScalarType dtype, const std::string& where);
-
 /// The text of a header, padded so that the bytes of the tensors begin at a multiple of 8. Throws
 /// InvalidArgument when a name is not UTF-8 or all is too long.
 MANTISSA_API std::string format_safetensors_header(const SafetensorsHeader& header,

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "mantissa/base/error.h"
+#include "mantissa/data/tokenizer.h"
 #include "mantissa/genome/markov.h"
 #include "mantissa/tensor/dtype.h"
 #include "mantissa/tensor/memory.h"
@@ -45,7 +46,7 @@ optim::Optimizer make_optimizer(const RunConfig& config, const models::Transform
   } else {
     options.momentum = config.optim.momentum;
   }
-  return {model.parameters(), options};
+  return optim::Optimizer(model.parameters(), options);
 }
 
 amp::LossScaler make_scaler(const RunConfig& config) {
@@ -153,10 +154,7 @@ tensor::StateDict Learner::state_dict() const {
 }
 
 void Learner::load_state_dict(const tensor::StateDict& state) {
-  const std::string& vocabulary = state.text("vocabulary");
-  MANTISSA_CHECK(vocabulary == data::vocabulary_id(), Corruption, "checkpoint: its vocabulary is ",
-                 vocabulary, ", this program's is ", data::vocabulary_id(),
-                 "; use the version of mantissa that wrote it");
+  data::require_vocabulary(state.text("vocabulary"));
   const tensor::StateDict model = state.under("model");
   for (const tensor::Parameter& parameter : model_.parameters()) {
     model.copy_to(parameter.name, parameter.value);

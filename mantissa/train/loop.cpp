@@ -90,9 +90,11 @@ void Loop::restore() {
   learner_.load_state_dict(state.under("learner"));
   loader_->load_state_dict(state.under("loader"));
   progress_.load_state_dict(state.under("progress"));
-  const at::Generator& generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  at::Generator(generator).set_state(state.tensor("generator.cpu"));
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  {
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_state(state.tensor("generator.cpu"));
+  }
   saved_step_ = progress_.step;
   open_record();
   const auto warn = [&](const std::string& text) {
@@ -198,7 +200,7 @@ void Loop::save() {
   content.state.merge("loader", loader_->state_dict());
   content.state.merge("progress", progress_.state_dict());
   {
-    const at::Generator& generator = at::detail::getDefaultCPUGenerator();
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
     const std::lock_guard<std::mutex> lock(generator.mutex());
     content.state.set("generator.cpu", generator.get_state());
   }
