@@ -286,19 +286,19 @@ std::vector<Case> losses() {
   return {
       {"mse_loss",
        [] {
-         return Arguments{bf16({3, 4}), f32({3, 4})};
+         return Arguments{bf16({3, 4}).requires_grad_(), bf16({3, 4})};
        }},
       {"l1_loss",
        [] {
-         return Arguments{bf16({3, 4}), f32({3, 4})};
+         return Arguments{bf16({3, 4}).requires_grad_(), bf16({3, 4})};
        }},
       {"smooth_l1_loss",
        [] {
-         return Arguments{bf16({3, 4}), f32({3, 4})};
+         return Arguments{bf16({3, 4}).requires_grad_(), bf16({3, 4})};
        }},
       {"huber_loss",
        [] {
-         return Arguments{bf16({3, 4}), f32({3, 4})};
+         return Arguments{bf16({3, 4}).requires_grad_(), bf16({3, 4})};
        }},
       {"binary_cross_entropy",
        [] {
@@ -334,7 +334,7 @@ std::vector<Case> losses() {
        }},
       {"cosine_embedding_loss",
        [] {
-         return Arguments{bf16({3, 4}), f32({3, 4}), at::ones({3})};
+         return Arguments{bf16({3, 4}), bf16({3, 4}), at::ones({3})};
        }},
       {"hinge_embedding_loss",
        [] {
@@ -350,7 +350,7 @@ std::vector<Case> losses() {
        }},
       {"triplet_margin_loss",
        [] {
-         return Arguments{bf16({3, 4}), f32({3, 4}), bf16({3, 4})};
+         return Arguments{bf16({3, 4}), bf16({3, 4}), bf16({3, 4})};
        }},
       {"multi_margin_loss",
        [] {
