@@ -21,8 +21,8 @@ struct CompiledPolicy;
 ///     }
 ///     loss.backward();
 ///
-/// Entering costs well under a microsecond for a policy that was used before. The first use of a
-/// policy registers kernels for the operations that no policy has listed so far and belongs before
+/// A policy is compiled at its first use, which registers kernels for the operations that no
+/// policy has listed so far, and looked up afterwards. The first use belongs before
 /// other threads compute. Other threads, those of at::parallel_for too, are outside of the region.
 /// A parameter is cast once a region: see clear_cast_cache().
 class MANTISSA_API Autocast {

@@ -1,5 +1,7 @@
 #include "mantissa/amp/autocast_kernel.h"
 
+#include <algorithm>
+
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "mantissa/amp/cast_cache.h"
@@ -47,6 +49,14 @@ at::ScalarType wider(at::ScalarType a, at::ScalarType b) {
     return at::kFloat;  // neither of BFloat16 and Half holds the other
   }
   return size_a > size_b ? a : b;
+}
+
+// The elements are looked at in place, because copying a list costs more than a call.
+bool needs_cast(at::ArrayRef<c10::IValue> elements, at::ScalarType dtype) {
+  return std::any_of(elements.begin(), elements.end(), [&](const c10::IValue& element) {
+    return element.isTensor() && eligible(element.toTensor()) &&
+           element.toTensor().scalar_type() != dtype;
+  });
 }
 
 c10::IValue cast_list(const c10::List<at::Tensor>& tensors, at::ScalarType dtype) {
@@ -138,10 +148,9 @@ void AutocastKernel::cast_arguments(Arguments arguments, at::ScalarType dtype) c
     c10::IValue& argument = arguments[position];
     if (argument.isTensor()) {
       argument = cast(argument.toTensor(), dtype);
-    } else if (argument.isTensorList()) {
-      argument = cast_list(argument.toTensorList(), dtype);
-    } else if (argument.isOptionalTensorList()) {
-      argument = cast_list(argument.toOptionalTensorList(), dtype);
+    } else if (argument.isList() && needs_cast(argument.toListRef(), dtype)) {
+      argument = argument.isTensorList() ? cast_list(argument.toTensorList(), dtype)
+                                         : cast_list(argument.toOptionalTensorList(), dtype);
     }
   }
 }
@@ -158,8 +167,8 @@ at::ScalarType AutocastKernel::widest_dtype(Arguments arguments, at::ScalarType 
     if (argument.isTensor()) {
       see(argument.toTensor());
     } else {
-      for (const at::Tensor& tensor : argument.toTensorVector()) {
-        see(tensor);
+      for (const c10::IValue& element : argument.toListRef()) {
+        see(element.toTensor());
       }
     }
   }
