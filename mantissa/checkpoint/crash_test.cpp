@@ -1,7 +1,7 @@
 // Whatever call of a write fails, and wherever the machine dies in it: the earlier checkpoint or
 // the one being written can be read, whole, and the next write works.
 
-#include <algorithm>
+#include <cerrno>
 #include <string>
 #include <vector>
 
@@ -31,15 +31,15 @@ struct Scenario {
 };
 
 const Scenario kScenarios[] = {
-    {.name = "the next step, nothing else kept", .before = {1}, .step = 2},
-    {.name = "the next step, several kept",
+    {.name = "TheNextStep", .before = {1}, .step = 2},
+    {.name = "TheNextStepOfSeveral",
      .before = {1, 2, 3},
      .keep_last = 2,
      .step = 4,
      .first_is_best = true},
-    {.name = "a step once more", .before = {1}, .step = 1},
-    {.name = "a step once more, others kept", .before = {1, 2}, .keep_last = 2, .step = 2},
-    {.name = "an earlier step", .before = {3, 5}, .keep_last = 2, .step = 4},
+    {.name = "AStepOnceMore", .before = {1}, .step = 1},
+    {.name = "AStepOnceMoreOfSeveral", .before = {1, 2}, .keep_last = 2, .step = 2},
+    {.name = "AnEarlierStep", .before = {3, 5}, .keep_last = 2, .step = 4},
 };
 
 // The checkpoint of the write, never equal to one before.
@@ -165,12 +165,7 @@ TEST_P(CrashTest, ACrashAtAnyCallLeavesTheOldOrTheNew) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Scenarios, CrashTest, ::testing::ValuesIn(kScenarios),
-                         [](const ::testing::TestParamInfo<Scenario>& info) {
-                           std::string name = info.param.name;
-                           std::erase(name, ',');
-                           std::replace(name.begin(), name.end(), ' ', '_');
-                           return name;
-                         });
+                         [](const auto& scenario) { return std::string(scenario.param.name); });
 
 }  // namespace
 }  // namespace mantissa::checkpoint
