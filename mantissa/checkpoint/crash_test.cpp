@@ -2,6 +2,7 @@
 // the one being written can be read, whole, and the next write works.
 
 #include <cerrno>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct Scenario {
   int64_t step = 0;  // of the write
   bool first_is_best = false;
 };
+
+void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.name; }
 
 const Scenario kScenarios[] = {
     {.name = "TheNextStep", .before = {1}, .step = 2},
@@ -74,6 +77,11 @@ void expect_old_or_new(const Scenario& scenario, const std::string& error, Memor
   const bool is_old = same(loaded.checkpoint, example_checkpoint(scenario.before.back()));
   EXPECT_TRUE(error.empty() ? is_new : is_new || is_old)
       << "found step " << loaded.checkpoint.step << " after: " << error;
+  // Nothing that could be taken for a checkpoint is less than one, and no pointer leads nowhere.
+  EXPECT_TRUE(loaded.messages.empty()) << loaded.messages.front();
+  for (const Candidate& candidate : candidates("/d", files)) {
+    EXPECT_NO_THROW(verify(std::string("/d/") + candidate.name, files)) << candidate.name;
+  }
   if (scenario.first_is_best) {
     EXPECT_TRUE(
         same(read_best("/d", files).checkpoint, example_checkpoint(scenario.before.front())));
