@@ -74,7 +74,6 @@ void publish(const path& temporary, const path& folder, FileSystem& files) {
     std::string old = temporary.filename().string();
     old.replace(old.find(".tmp-"), 5, ".old-");
     rename_path(folder, directory / old, files);
-    sync_folder(directory, files);
   }
   rename_path(temporary, folder, files);
   sync_folder(directory, files);
@@ -94,9 +93,10 @@ void remove_earlier(const path& directory, int64_t step, int64_t keep_last, File
     if (is_first && (num_steps <= keep_last || candidate.step == best)) {
       continue;
     }
-    // Renamed first: a folder of which a part is gone must not look like a checkpoint.
+    // Renamed first, durably: a folder of which a part is gone must not look like a checkpoint.
     const path removed = temporary_beside(directory / step_name(candidate.step));
     rename_path(directory / candidate.name, removed, files);
+    sync_folder(directory, files);
     remove_tree(removed, files);
   }
 }
