@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "mantissa/amp/autocast.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/genome/markov.h"
@@ -67,6 +68,9 @@ amp::LossScaler make_scaler(const RunConfig& config) {
 amp::Policy make_policy(const RunConfig& config, Format compute) {
   amp::Policy policy = amp::find_policy(config.precision.policy);
   policy.compute = compute;
+  // Refuses what contradicts itself, and registers the policy's operations before other threads
+  // run.
+  const amp::Autocast region(policy);
   return policy;
 }
 

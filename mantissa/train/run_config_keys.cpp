@@ -181,7 +181,9 @@ std::vector<Key> make_keys() {
        "format of products and convolutions",
        FIELD(precision, compute),
        {"fp32", "tf32", "bf16", "fp16"}},
-      {"precision.policy", "which operation runs in which format: a name or a policy file",
+      {"precision.policy",
+       "which operation runs in which format: a name or a policy file, whose own format "
+       "precision.compute replaces",
        FIELD(precision, policy)},
       {"precision.master",
        "where the FP32 weights live: the parameters themselves, cast at each use, or the "

@@ -2,6 +2,7 @@
 
 #include "mantissa/amp/autocast.h"
 #include "mantissa/base/error.h"
+#include "mantissa/data/tokenizer.h"
 #include "mantissa/ops/tf32.h"
 #include "mantissa/optim/clip.h"
 #include "mantissa/tensor/memory.h"
