@@ -13,7 +13,7 @@ namespace mantissa::data {
 /// B windows of T tokens.
 struct Batch {
   at::Tensor tokens;   // (B, T), int64, on the CPU
-  at::Tensor targets;  // (B, T), int64; kNotScored where nothing is to be predicted
+  at::Tensor targets;  // (B, T), int64; kIgnore where nothing is to be predicted
   uint64_t index = 0;  // of the first sample over the batch size; or within an evaluation pass
   std::vector<Position> positions;  // B
 };

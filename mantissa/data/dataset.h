@@ -5,6 +5,7 @@
 
 #include "mantissa/base/api.h"
 #include "mantissa/data/sampler.h"
+#include "mantissa/data/tokenizer.h"
 #include "mantissa/genome/alphabet.h"
 #include "mantissa/genome/interval.h"
 
@@ -32,7 +33,7 @@ class MANTISSA_API Dataset {
   /// Tokens of a window, T.
   virtual int64_t context() const = 0;
 
-  /// Writes the T tokens and the T targets of a sample; a target is a token or kNotScored.
+  /// Writes the T tokens and the T targets of a sample; a target is a token or kIgnore.
   /// Called by several threads at once.
   virtual Position fill(const Sample& sample, std::span<int64_t> tokens,
                         std::span<int64_t> targets) const = 0;

@@ -14,7 +14,7 @@ namespace mantissa::data {
 ///
 ///     const EvaluationBatches pass(validation, 32);
 ///     for (uint64_t i = 0; i < pass.size(); ++i) {
-///       const Batch batch = pass.at(i);
+///       const Batch batch = pass.batch(i);
 ///       ...
 ///     }
 class MANTISSA_API EvaluationBatches {
@@ -25,11 +25,11 @@ class MANTISSA_API EvaluationBatches {
   uint64_t size() const;  // batches
 
   /// Throws InvalidArgument when `index` is not below size().
-  Batch at(uint64_t index) const;
+  Batch batch(uint64_t index) const;
 
  private:
   std::shared_ptr<const Dataset> dataset_;
-  uint64_t batch_;
+  uint64_t num_rows_;
 };
 
 }  // namespace mantissa::data

@@ -24,7 +24,7 @@ TEST(Evaluation, GoesThroughAllWindowsInOrderAndTheLastBatchIsSmaller) {
   ASSERT_EQ(pass.size(), 2U);
   uint64_t begin = 0;
   for (uint64_t i = 0; i < pass.size(); ++i) {
-    const Batch batch = pass.at(i);
+    const Batch batch = pass.batch(i);
     EXPECT_EQ(batch.index, i);
     EXPECT_EQ(batch.tokens.size(0), i == 0 ? 4 : 2);
     for (const Position& position : batch.positions) {
@@ -39,8 +39,8 @@ TEST(Evaluation, EveryPassIsTheSameAlsoWhatIsMasked) {
   const EvaluationBatches one(example(Objective::masked), 3);
   const EvaluationBatches other(example(Objective::masked), 3);
   for (uint64_t i = 0; i < one.size(); ++i) {
-    EXPECT_TRUE(at::equal(one.at(i).tokens, other.at(i).tokens));
-    EXPECT_TRUE(at::equal(one.at(i).targets, other.at(i).targets));
+    EXPECT_TRUE(at::equal(one.batch(i).tokens, other.batch(i).tokens));
+    EXPECT_TRUE(at::equal(one.batch(i).targets, other.batch(i).targets));
   }
 }
 
@@ -57,7 +57,7 @@ TEST(Evaluation, RefusesWhatIsOutOfRange) {
             "evaluation: no dataset; make one first");
   EXPECT_EQ(error([] { const EvaluationBatches pass(example(Objective::causal), 0); }),
             "evaluation: batch 0; valid: 1 or more windows");
-  EXPECT_EQ(error([] { EvaluationBatches(example(Objective::causal), 6).at(1); }),
+  EXPECT_EQ(error([] { EvaluationBatches(example(Objective::causal), 6).batch(1); }),
             "evaluation: batch 1 of 1; valid: 0 to 0");
 }
 

@@ -75,12 +75,12 @@ Position GenomeDataset::fill(const Sample& sample, std::span<int64_t> tokens,
   } else {
     encode(all.last(context), targets);
     std::replace_if(
-        targets.begin(), targets.end(), [](int64_t token) { return !is_base(token); }, kNotScored);
+        targets.begin(), targets.end(), [](int64_t token) { return !is_base(token); }, kIgnore);
   }
   if (options_.scoring == Scoring::once) {
     const uint64_t first_target = window.bases.end - context;
     const uint64_t stale = std::max(window.fresh, first_target) - first_target;
-    std::fill_n(targets.begin(), stale, kNotScored);
+    std::fill_n(targets.begin(), stale, kIgnore);
   }
   return {window.bases, sample.strand};
 }

@@ -32,7 +32,7 @@ Row row_of(const Dataset& dataset, const Sample& sample) {
   row.position = dataset.fill(sample, tokens, targets);
   for (size_t i = 0; i < context; ++i) {
     row.tokens += token_text(tokens[i]);
-    row.targets += targets[i] == kNotScored ? "." : token_text(targets[i]);
+    row.targets += targets[i] == kIgnore ? "." : token_text(targets[i]);
   }
   return row;
 }

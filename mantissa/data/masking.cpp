@@ -28,7 +28,7 @@ void mask_(std::span<int64_t> tokens, std::span<int64_t> targets, uint64_t numbe
                  " tokens and ", targets.size(), " targets; give as many of both");
   Random random(options.seed, kMaskStream + number);
   for (size_t i = 0; i < tokens.size(); ++i) {
-    targets[i] = kNotScored;
+    targets[i] = kIgnore;
     if (!is_base(tokens[i]) || random.uniform() >= options.chosen) {
       continue;
     }

@@ -7,9 +7,6 @@
 
 namespace mantissa::data {
 
-/// A target that is not scored; cross_entropy's default `ignore_index`.
-inline constexpr int64_t kNotScored = -100;
-
 /// The corruption of masked language models (Devlin et al., "BERT", 2019).
 struct MaskingOptions {
   uint64_t seed = 0;
@@ -22,7 +19,7 @@ struct MaskingOptions {
 MANTISSA_API void require_valid(const MaskingOptions& options);
 
 /// Chooses among the tokens A, C, G, T alone, corrupts the chosen in place and writes what they
-/// were to `targets`, kNotScored elsewhere. A random base may be the true one, as in BERT. All is a
+/// were to `targets`, kIgnore elsewhere. A random base may be the true one, as in BERT. All is a
 /// function of `options.seed` and `number`, whatever thread calls.
 MANTISSA_API void mask_(std::span<int64_t> tokens, std::span<int64_t> targets, uint64_t number,
                         const MaskingOptions& options);

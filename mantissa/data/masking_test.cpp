@@ -40,7 +40,7 @@ TEST(Masking, TargetsAreWhatTheChosenWereAndTheRestIsUntouched) {
   const Tokens original = random_bases(2000);
   const Masked result = masked(original, 3);
   for (size_t i = 0; i < original.size(); ++i) {
-    if (result.targets[i] == kNotScored) {
+    if (result.targets[i] == kIgnore) {
       EXPECT_EQ(result.tokens[i], original[i]);
     } else {
       EXPECT_EQ(result.targets[i], original[i]);
@@ -57,7 +57,7 @@ TEST(Masking, HasTheSharesOfBertWithinFiveStandardDeviations) {
   double hidden = 0;
   double changed = 0;
   for (size_t i = 0; i < kTokens; ++i) {
-    chosen += result.targets[i] != kNotScored ? 1 : 0;
+    chosen += result.targets[i] != kIgnore ? 1 : 0;
     hidden += result.tokens[i] == kMask ? 1 : 0;
     changed += result.tokens[i] != kMask && result.tokens[i] != original[i] ? 1 : 0;
   }
@@ -73,7 +73,7 @@ TEST(Masking, LeavesOtherTokensAlone) {
   const Tokens original = {kCls, kN, kUnk, kPad, kN, kMask};
   const Masked result = masked(original, 1, {.chosen = 1});
   EXPECT_EQ(result.tokens, original);
-  EXPECT_EQ(result.targets, Tokens(original.size(), kNotScored));
+  EXPECT_EQ(result.targets, Tokens(original.size(), kIgnore));
 }
 
 TEST(Masking, IsAFunctionOfSeedAndNumber) {

@@ -56,10 +56,4 @@ std::string vocabulary_id() {
   return concat("dna-characters-", kVocabulary, "-", std::hex, hash);
 }
 
-void require_vocabulary(const std::string& stored_id) {
-  MANTISSA_CHECK(stored_id == vocabulary_id(), Corruption,
-                 "tokenizer: the checkpoint's vocabulary is ", stored_id, ", this program's is ",
-                 vocabulary_id(), "; load it with the version that wrote it");
-}
-
 }  // namespace mantissa::data

@@ -30,6 +30,9 @@ inline constexpr int64_t kVocabulary = 12;
 /// Rows of an embedding: the last four belong to no token and make products of a handy size.
 inline constexpr int64_t kPaddedVocabulary = 16;
 
+/// In the place of a target: nothing is scored there. cross_entropy's default `ignore_index`.
+inline constexpr int64_t kIgnore = -100;
+
 /// Whether a token is one of the four bases, the only ones whose prediction is scored.
 constexpr bool is_base(int64_t token) { return kA <= token && token <= kT; }
 
@@ -43,11 +46,8 @@ MANTISSA_API void encode(std::span<const uint8_t> letters, std::span<int64_t> to
 /// not below kVocabulary.
 MANTISSA_API std::string token_text(int64_t token);
 
-/// Names the tokenizer and a hash of its tokens: `dna-characters-12-<hex>`. A checkpoint stores it,
-/// and a model whose id differs must not be loaded.
+/// Names the tokenizer and a hash of its tokens: `dna-characters-12-<hex>`. A checkpoint stores it:
+/// a model of another id must not be loaded.
 MANTISSA_API std::string vocabulary_id();
-
-/// Throws Corruption when a stored id differs from ours.
-MANTISSA_API void require_vocabulary(const std::string& stored_id);
 
 }  // namespace mantissa::data

@@ -75,17 +75,5 @@ TEST(Tokenizer, ItsIdStaysWhatItIs) {
   EXPECT_EQ(vocabulary_id(), "dna-characters-12-c80e68ccc10cccab");
 }
 
-TEST(Tokenizer, RefusesAnotherVocabulary) {
-  EXPECT_NO_THROW(require_vocabulary(vocabulary_id()));
-  try {
-    require_vocabulary("dna-6mer-4104-0");
-    FAIL() << "expected Corruption";
-  } catch (const Corruption& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "tokenizer: the checkpoint's vocabulary is dna-6mer-4104-0, this program's is " +
-                  vocabulary_id() + "; load it with the version that wrote it");
-  }
-}
-
 }  // namespace
 }  // namespace mantissa::data

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -19,7 +18,7 @@ struct Interval {
   uint64_t end = 0;
 
   uint64_t size() const { return end - begin; }
-  auto operator<=>(const Interval&) const = default;
+  bool operator==(const Interval&) const = default;
 };
 
 /// Reads a region as samtools writes it, 1-based with both ends included: `chrI` (all of it),

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "mantissa/base/error.h"
 #include "mantissa/genome/alphabet.h"
@@ -69,7 +70,7 @@ class WordCounts {
     // Where most cells of a table would stay empty, the sorted list of words seen is smaller.
     if (num_words <= 8 * num_bases) {
       dense_.resize(num_words);
-      for_each_word(genome, intervals, length, [&](Word word) { ++dense_[word]; });
+      count_dense(genome, intervals, length);
       return;
     }
     seen_.reserve(2 * num_bases);
@@ -93,6 +94,22 @@ class WordCounts {
   }
 
  private:
+  // A table of a long word is larger than any cache: a cell is asked for some words ahead of use.
+  void count_dense(const Genome& genome, const std::vector<Interval>& intervals, int length) {
+    constexpr size_t kAhead = 32;
+    std::array<Word, kAhead> waiting{};
+    size_t seen = 0;
+    for_each_word(genome, intervals, length, [&](Word word) {
+      __builtin_prefetch(&dense_[word], 1);
+      const Word due = std::exchange(waiting[seen % kAhead], word);
+      dense_[due] += seen >= kAhead ? 1 : 0;
+      ++seen;
+    });
+    for (size_t i = 0; i < std::min(seen, kAhead); ++i) {
+      ++dense_[waiting.at(i)];
+    }
+  }
+
   std::vector<uint32_t> dense_;
   std::vector<Word> seen_;
 };
