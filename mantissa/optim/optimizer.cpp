@@ -176,6 +176,9 @@ Optimizer::Optimizer(tensor::ParameterList parameters, const OptimizerOptions& o
   }
 }
 
+Optimizer::Optimizer(tensor::ParameterList parameters)
+    : Optimizer(std::move(parameters), OptimizerOptions()) {}
+
 Optimizer::~Optimizer() = default;
 Optimizer::Optimizer(Optimizer&&) noexcept = default;
 Optimizer& Optimizer::operator=(Optimizer&&) noexcept = default;
