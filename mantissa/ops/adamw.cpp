@@ -75,6 +75,7 @@ bool adamw_(const std::vector<AdamwParameter>& parameters, const AdamwOptions& o
     return false;
   }
   std::vector<cpu::AdamwView> views;
+  views.reserve(ready.size());
   for (const AdamwParameter& parameter : ready) {
     parameter.step.add_(1);
     views.push_back(view_of(parameter, options));

@@ -44,6 +44,15 @@ AdamwParameter copy(const AdamwParameter& parameter) {
   return result;
 }
 
+std::vector<AdamwParameter> copies(const std::vector<AdamwParameter>& parameters) {
+  std::vector<AdamwParameter> result;
+  result.reserve(parameters.size());
+  for (const AdamwParameter& parameter : parameters) {
+    result.push_back(copy(parameter));
+  }
+  return result;
+}
+
 void expect_equal(const AdamwParameter& a, const AdamwParameter& b) {
   EXPECT_TRUE(at::equal(a.weight.master, b.weight.master));
   EXPECT_TRUE(!a.weight.model.defined() || at::equal(a.weight.model, b.weight.model));
@@ -72,11 +81,8 @@ std::vector<AdamwParameter> mixed_parameters() {
 
 TEST(Adamw, IsBitForBitTheReferenceOverSeveralSteps) {
   at::manual_seed(21);
-  std::vector<AdamwParameter> fast = mixed_parameters();
-  std::vector<AdamwParameter> slow;
-  for (const AdamwParameter& each : fast) {
-    slow.push_back(copy(each));
-  }
+  const std::vector<AdamwParameter> fast = mixed_parameters();
+  const std::vector<AdamwParameter> slow = copies(fast);
   const GradientUse use = {scalar(8), scalar(0.3), scalar(0)};
   for (int step = 0; step < 4; ++step) {
     EXPECT_TRUE(adamw_(fast, {.beta1 = 0.8, .beta2 = 0.97, .eps = 1e-6}, use));
@@ -91,11 +97,8 @@ TEST(Adamw, IsBitForBitTheReferenceOverSeveralSteps) {
 
 TEST(Adamw, DoesNotDependOnTheNumberOfThreads) {
   at::manual_seed(22);
-  std::vector<AdamwParameter> one = mixed_parameters();
-  std::vector<AdamwParameter> three;
-  for (const AdamwParameter& each : one) {
-    three.push_back(copy(each));
-  }
+  const std::vector<AdamwParameter> one = mixed_parameters();
+  const std::vector<AdamwParameter> three = copies(one);
   const int before = at::get_num_threads();
   at::set_num_threads(1);
   adamw_(one, {});
@@ -176,9 +179,8 @@ TEST(Adamw, ASkippedStepLeavesEverythingBitEqual) {
   at::manual_seed(25);
   std::vector<AdamwParameter> parameters = mixed_parameters();
   adamw_(parameters, {});
-  std::vector<AdamwParameter> before;
+  const std::vector<AdamwParameter> before = copies(parameters);
   for (AdamwParameter& each : parameters) {
-    before.push_back(copy(each));
     each.weight.gradient =
         at::full(each.weight.master.sizes(), std::numeric_limits<float>::infinity(), at::kFloat);
   }

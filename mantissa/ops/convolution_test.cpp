@@ -89,10 +89,11 @@ TEST_P(Convolution, ForwardAndBackwardAreWithinTheBoundOfFp32SumsAndOneRounding)
     const Tensor b = random({c.transposed ? c.weight[1] * c.groups : c.weight[0]}, dtype());
     const Tensor y = forward(c, x, w, b);
     EXPECT_EQ(y.scalar_type(), dtype());
-    const auto forward_terms = static_cast<double>(w.numel() / (c.transposed ? 1 : w.size(0))) + 1;
-    expect_within(y, forward(c, wide(x), wide(w), wide(b)),
-                  sum_bound(forward(c, wide(x), wide(w), wide(b)),
-                            forward(c, size(x), size(w), size(b)), forward_terms, dtype()));
+    const int64_t forward_terms = w.numel() / (c.transposed ? 1 : w.size(0)) + 1;
+    expect_within(
+        y, forward(c, wide(x), wide(w), wide(b)),
+        sum_bound(forward(c, wide(x), wide(w), wide(b)), forward(c, size(x), size(w), size(b)),
+                  static_cast<double>(forward_terms), dtype()));
 
     const Tensor grad = random(y.sizes(), dtype());
     const auto actual = backward(c, grad, x, w, {true, true, true});

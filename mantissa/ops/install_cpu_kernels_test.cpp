@@ -1,12 +1,19 @@
 #include "mantissa/ops/install_cpu_kernels.h"
 
+#include <array>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 
+#include <ATen/ops/conv1d.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/matmul.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/ops/rounding_bound.h"
 #include "mantissa/ops/tf32.h"
 
 namespace mantissa::ops {
@@ -109,6 +116,64 @@ TEST(CpuKernels, WhatHoldsFollowsTheSetting) {
   const CpuKernelsGuard ours(CpuKernels::ours);
   EXPECT_EQ(cpu_kernel_choices()[1].kernels, CpuKernels::ours);
   EXPECT_EQ(cpu_kernel_choices()[1].reason, "set to \"ours\"");
+}
+
+using at::Tensor;
+
+// Gradients of <linear(conv1d(x, w)), g> with respect to x, w, v, for numbers or, with absolute
+// values, for sizes: v is the weight of linear.
+struct Network {
+  Tensor x;  // (B, C, L)
+  Tensor w;  // (D, C, K)
+  Tensor v;  // (O, D M), M the length after the convolution
+
+  Tensor hidden() const { return at::conv1d(x, w); }
+
+  std::array<Tensor, 2> convolution_gradients(const Tensor& grad_hidden) const {
+    const auto [gx, gw, gb] = at::convolution_backward(grad_hidden, x, w, std::nullopt, {1}, {0},
+                                                       {1}, false, {0}, 1, {true, true, false});
+    return {gx, gw};
+  }
+};
+
+// The error of each product is its own rounding and what its inexact factor brings along.
+TEST(CpuKernels, GradientsOfA16BitNetworkAreWithinThePropagatedBound) {
+  install_cpu_kernels();
+  const CpuKernelsGuard ours(CpuKernels::ours);
+  for (at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    at::manual_seed(19);
+    const Network net = {random({4, 3, 20}, dtype).requires_grad_(),
+                         random({6, 3, 5}, dtype).requires_grad_(),
+                         random({7, 6 * 16}, dtype).requires_grad_()};
+    const Tensor g = random({4, 7}, dtype);
+    at::linear(net.hidden().flatten(1), net.v).backward(g);
+
+    const auto wide = [](const Tensor& tensor) { return tensor.detach().to(at::kDouble); };
+    const Network exact = {wide(net.x), wide(net.w), wide(net.v)};
+    const Network sizes = {exact.x.abs(), exact.w.abs(), exact.v.abs()};
+    const Tensor hidden = exact.hidden();
+    const Tensor hidden_error = sum_bound(hidden, sizes.hidden(), 15, dtype);
+    const Tensor grad_v = at::matmul(wide(g).t(), hidden.flatten(1));
+    const Tensor size_v = at::matmul(wide(g).abs().t(), hidden.abs().add(hidden_error).flatten(1));
+    const Tensor brought_v = at::matmul(wide(g).abs().t(), hidden_error.flatten(1));
+    expect_within(net.v.grad(), grad_v,
+                  sum_bound(grad_v.abs().add(brought_v), size_v, 4, dtype).add(brought_v));
+
+    const Tensor grad_hidden = at::matmul(wide(g), exact.v).view_as(hidden);
+    const Tensor size_hidden = at::matmul(wide(g).abs(), sizes.v).view_as(hidden);
+    const Tensor grad_hidden_error = sum_bound(grad_hidden, size_hidden, 7, dtype);
+    const auto gradients = exact.convolution_gradients(grad_hidden);
+    const auto brought = sizes.convolution_gradients(grad_hidden_error);
+    const auto size = sizes.convolution_gradients(grad_hidden.abs().add(grad_hidden_error));
+    const std::array<double, 2> terms = {6 * 5, 4 * 16};
+    const std::array<Tensor, 2> actual = {net.x.grad(), net.w.grad()};
+    for (size_t i = 0; i < 2; ++i) {
+      SCOPED_TRACE(i);
+      expect_within(
+          actual[i], gradients[i],
+          sum_bound(gradients[i].abs().add(brought[i]), size[i], terms[i], dtype).add(brought[i]));
+    }
+  }
 }
 
 }  // namespace

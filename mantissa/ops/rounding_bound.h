@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <torch/library.h>
 
-#include "mantissa/numerics/format.h"
+#include "mantissa/numerics/error_bound.h"
 #include "mantissa/tensor/dtype.h"
 
 /// For tests: how far a result computed in FP32 and rounded once may be from the exact one.
@@ -17,21 +17,17 @@ namespace mantissa::ops {
 
 inline constexpr double kFp32Roundoff = 0x1p-24;
 
-inline double unit_roundoff(at::ScalarType dtype) {
-  return numerics::info(tensor::format_of(dtype)).epsilon / 2;
-}
-
-/// Higham, "Accuracy and stability of numerical algorithms" (2002), 3.1: the relative error of
-/// `roundings` FP32 roundings in a row, in any order of summation.
+/// Of FP32 roundings in a row, in any order of summation.
 inline double gamma(double roundings) {
-  return roundings * kFp32Roundoff / (1 - roundings * kFp32Roundoff);
+  return numerics::gamma(static_cast<int64_t>(roundings), kFp32Roundoff);
 }
 
 /// `error` before the one rounding to `dtype`, and that rounding. FP64 tensors.
 inline at::Tensor after_rounding(const at::Tensor& error, const at::Tensor& exact,
                                  at::ScalarType dtype) {
-  const double subnormal = numerics::info(tensor::format_of(dtype)).smallest_subnormal;
-  return error.add(exact.abs().add(error).mul(unit_roundoff(dtype))).add(subnormal / 2);
+  const numerics::Format format = tensor::format_of(dtype);
+  return error.add(exact.abs().add(error).mul(numerics::unit_roundoff(format)))
+      .add(numerics::underflow_error(format));
 }
 
 /// A sum of `terms` products whose absolute values add up to `magnitude`: each product and each

@@ -1,13 +1,18 @@
 #include "mantissa/ops/tf32.h"
 
+#include <span>
+
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/ops/cpu/round_tf32.h"
+#include "mantissa/numerics/convert.h"
 #include "mantissa/ops/install_cpu_kernels.h"
 
 namespace mantissa::ops {
 namespace {
+
+constexpr int64_t kGrain = 1 << 15;  // elements
 
 thread_local Tf32 current = Tf32::off;
 
@@ -32,7 +37,13 @@ at::Tensor round_to_tf32(const at::Tensor& tensor) {
   const at::Tensor source =
       tensor.is_non_overlapping_and_dense() ? tensor.detach() : tensor.detach().contiguous();
   at::Tensor result = at::empty_like(source);
-  cpu::round_tf32(source.const_data_ptr<float>(), result.mutable_data_ptr<float>(), source.numel());
+  const float* from = source.const_data_ptr<float>();
+  auto* to = result.mutable_data_ptr<float>();
+  at::parallel_for(0, source.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    const auto count = static_cast<size_t>(end - begin);
+    numerics::round_to(numerics::Format::tf32, std::span(from + begin, count),
+                       std::span(to + begin, count));
+  });
   return result;
 }
 

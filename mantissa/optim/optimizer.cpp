@@ -149,7 +149,7 @@ Kind parse_kind(std::string_view name) {
   throw InvalidArgument(concat("optimizer: unknown kind \"", name, "\"", suggestion(name, names)));
 }
 
-Optimizer::Optimizer(tensor::ParameterList parameters, const OptimizerOptions& options)
+Optimizer::Optimizer(const tensor::ParameterList& parameters, const OptimizerOptions& options)
     : options_(options) {
   const at::NoGradGuard no_grad;
   validate(options);
@@ -175,6 +175,9 @@ Optimizer::Optimizer(tensor::ParameterList parameters, const OptimizerOptions& o
     slots_.push_back(std::move(slot));
   }
 }
+
+Optimizer::Optimizer(const tensor::ParameterList& parameters)
+    : Optimizer(parameters, OptimizerOptions()) {}
 
 Optimizer::~Optimizer() = default;
 Optimizer::Optimizer(Optimizer&&) noexcept = default;

@@ -94,7 +94,8 @@ class MANTISSA_API Optimizer {
  public:
   /// Names, dtypes and options are checked. InvalidArgument for a parameter in two groups, and for
   /// a glob (of a group, or a no_decay that is not the default) that matches no parameter.
-  explicit Optimizer(tensor::ParameterList parameters, const OptimizerOptions& options = {});
+  Optimizer(const tensor::ParameterList& parameters, const OptimizerOptions& options);
+  explicit Optimizer(const tensor::ParameterList& parameters);
   ~Optimizer();
 
   Optimizer(Optimizer&&) noexcept;

@@ -31,6 +31,7 @@ void update_block(float* __restrict master, const float* __restrict gradient,
 // FP32, 2 or 4 for the gradient, 2 for a 16-bit model.
 void adamw(const std::vector<AdamwView>& parameters, const AdamwConstants& constants) {
   std::vector<int64_t> sizes;
+  sizes.reserve(parameters.size());
   for (const AdamwView& parameter : parameters) {
     sizes.push_back(parameter.weight.gradient.count);
   }

@@ -1,18 +1,17 @@
 #include "mantissa/ops/cpu/blocks.h"
 
 #include <algorithm>
+#include <span>
 
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
+#include "mantissa/numerics/convert.h"
 
 namespace mantissa::ops::cpu {
 namespace {
 
-template <typename From, typename To>
-void convert(const From* source, To* target, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    target[i] = static_cast<To>(source[i]);
-  }
+using numerics::Format;
+
+Format format_of(c10::ScalarType dtype) {
+  return dtype == c10::ScalarType::BFloat16 ? Format::bf16 : Format::fp16;
 }
 
 }  // namespace
@@ -32,20 +31,16 @@ const float* widen(const void* data, c10::ScalarType dtype, int64_t begin, int64
   if (dtype == c10::ScalarType::Float) {
     return static_cast<const float*>(data) + begin;
   }
-  if (dtype == c10::ScalarType::BFloat16) {
-    convert(static_cast<const c10::BFloat16*>(data) + begin, buffer, count);
-  } else {
-    convert(static_cast<const c10::Half*>(data) + begin, buffer, count);
-  }
+  const auto size = static_cast<size_t>(count);
+  numerics::decode(format_of(dtype), std::span(static_cast<const uint16_t*>(data) + begin, size),
+                   std::span(buffer, size));
   return buffer;
 }
 
 void narrow(const float* source, void* data, c10::ScalarType dtype, int64_t begin, int64_t count) {
-  if (dtype == c10::ScalarType::BFloat16) {
-    convert(source, static_cast<c10::BFloat16*>(data) + begin, count);
-  } else {
-    convert(source, static_cast<c10::Half*>(data) + begin, count);
-  }
+  const auto size = static_cast<size_t>(count);
+  numerics::encode(format_of(dtype), std::span(source, size),
+                   std::span(static_cast<uint16_t*>(data) + begin, size));
 }
 
 }  // namespace mantissa::ops::cpu

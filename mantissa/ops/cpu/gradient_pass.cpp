@@ -37,6 +37,7 @@ double block_sum(const float* gradient, int64_t count, float inverse_scale) {
 // Reads each gradient once (2 or 4 bytes an element), writes nothing.
 double sum_of_unscaled_squares(const std::vector<GradientView>& gradients, float inverse_scale) {
   std::vector<int64_t> sizes;
+  sizes.reserve(gradients.size());
   for (const GradientView& gradient : gradients) {
     sizes.push_back(gradient.count);
   }

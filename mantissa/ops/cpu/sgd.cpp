@@ -37,6 +37,7 @@ void update_block_with_momentum(float* __restrict master, const float* __restric
 // keeps lr out of b. 8 bytes an element for the weight, 8 for b, 2 or 4 for g, 2 for the model.
 void sgd(const std::vector<SgdView>& parameters, const SgdConstants& constants) {
   std::vector<int64_t> sizes;
+  sizes.reserve(parameters.size());
   for (const SgdView& parameter : parameters) {
     sizes.push_back(parameter.weight.gradient.count);
   }
