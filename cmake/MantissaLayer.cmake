@@ -28,7 +28,9 @@ function(mantissa_layer name)
     target_link_libraries(mantissa-${name} PRIVATE Torch::torch_cpu)
     target_precompile_headers(mantissa-${name} REUSE_FROM mantissa-torch-headers)
   endif()
-  set_source_files_properties(${arg_KERNELS} PROPERTIES COMPILE_OPTIONS "-O3")
+  # g++ 12 crashes on a precompiled header that was made with another -O.
+  set_property(SOURCE ${arg_KERNELS} APPEND PROPERTY COMPILE_OPTIONS -O3)
+  set_property(SOURCE ${arg_KERNELS} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
   target_sources(${product} PRIVATE $<TARGET_OBJECTS:mantissa-${name}>
     PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${arg_HEADERS})
   target_link_libraries(${product} PRIVATE ${arg_LIBRARIES})

@@ -19,6 +19,8 @@ int64_t memory_bytes() {
 }
 
 void run_doctor(bool as_json) {
+  // As the commands that train do, so that the answer is theirs.
+  ops::install_cpu_kernels();
   const auto environment = train::environment();
   const auto choices = ops::cpu_kernel_choices();
   if (as_json) {

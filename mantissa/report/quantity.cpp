@@ -37,6 +37,9 @@ std::string bytes_text(int64_t bytes) {
 }
 
 std::string seconds_text(double seconds) {
+  if (seconds == 0) {
+    return "0 s";
+  }
   if (std::fabs(seconds) < 0.9995e-3) {
     return three_digits(seconds * 1e6) + " us";
   }

@@ -18,6 +18,7 @@ TEST(Quantity, BytesHaveThreeDigitsAndADecimalPrefix) {
 }
 
 TEST(Quantity, SecondsChooseTheirUnit) {
+  EXPECT_EQ(seconds_text(0), "0 s");
   EXPECT_EQ(seconds_text(0.0000421), "42.1 us");
   EXPECT_EQ(seconds_text(0.0999), "99.9 ms");
   EXPECT_EQ(seconds_text(0.9996), "1.00 s");

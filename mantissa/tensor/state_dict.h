@@ -46,8 +46,11 @@ class MANTISSA_API StateDict {
   /// is never cast on the way in.
   void copy_to(const std::string& name, const at::Tensor& target) const;
 
-  const std::map<std::string, at::Tensor>& tensors() const { return tensors_; }
-  const std::map<std::string, Scalar>& scalars() const { return scalars_; }
+  // Not of a temporary: a range-for over `component.state_dict().tensors()` would dangle.
+  const std::map<std::string, at::Tensor>& tensors() const& { return tensors_; }
+  const std::map<std::string, at::Tensor>& tensors() && = delete;
+  const std::map<std::string, Scalar>& scalars() const& { return scalars_; }
+  const std::map<std::string, Scalar>& scalars() && = delete;
 
  private:
   void require_new(const std::string& name) const;

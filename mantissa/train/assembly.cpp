@@ -158,7 +158,10 @@ tensor::StateDict Learner::state_dict() const {
 }
 
 void Learner::load_state_dict(const tensor::StateDict& state) {
-  data::require_vocabulary(state.text("vocabulary"));
+  const std::string& vocabulary = state.text("vocabulary");
+  MANTISSA_CHECK(vocabulary == data::vocabulary_id(), Corruption, "checkpoint: its vocabulary is ",
+                 vocabulary, ", this program's is ", data::vocabulary_id(),
+                 "; use the version of mantissa that wrote it");
   const tensor::StateDict model = state.under("model");
   for (const tensor::Parameter& parameter : model_.parameters()) {
     model.copy_to(parameter.name, parameter.value);

@@ -55,7 +55,7 @@ TEST_F(AssemblyTest, AnotherVocabularyIsRefused) {
   }
   EXPECT_THAT([&] { learner.load_state_dict(changed); },
               ::testing::ThrowsMessage<Corruption>(
-                  ::testing::HasSubstr("the checkpoint's vocabulary is protein-25:0123")));
+                  ::testing::HasSubstr("its vocabulary is protein-25:0123")));
 }
 
 TEST_F(AssemblyTest, MarkovBaselineOfLambdaIsThePublishedOne) {

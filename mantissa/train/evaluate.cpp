@@ -21,7 +21,7 @@ EvaluationResult evaluate(const StepParts& parts, std::shared_ptr<const data::Da
   EvaluationResult result;
   double sum = 0;
   for (uint64_t i = 0; i < wanted; ++i) {
-    const data::Batch batch = batches.at(i * batches.size() / wanted);
+    const data::Batch batch = batches.batch(i * batches.size() / wanted);
     const int64_t targets = num_targets(batch);
     if (targets == 0) {
       continue;

@@ -64,7 +64,8 @@ TEST_F(StepTest, ASkippedStepChangesNothingButTheScale) {
   EXPECT_TRUE(equal(before, weights(learner)));
   EXPECT_EQ(learner.optimizer().steps(), 0);
   EXPECT_EQ(learner.lr(), lr);
-  for (const auto& [name, moment] : learner.optimizer().state_dict().tensors()) {
+  const tensor::StateDict after = learner.optimizer().state_dict();
+  for (const auto& [name, moment] : after.tensors()) {
     EXPECT_TRUE(at::equal(moment, optimizer.tensor(name))) << name;
   }
   EXPECT_EQ(learner.scaler().value().item<float>(), 0.5e30F);
