@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "mantissa/base/memory_files.h"
 
@@ -16,7 +17,7 @@ using Open = FileSystem::Open;
 
 std::filesystem::path fresh_folder() {
   const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
-  const std::filesystem::path folder =
+  std::filesystem::path folder =
       std::filesystem::temp_directory_path() /
       ("mantissa-" + std::to_string(::getpid()) + "-" + name.substr(0, name.find('/')));
   std::filesystem::remove_all(folder);

@@ -1,8 +1,10 @@
 #include "mantissa/record/event.h"
 
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -97,11 +99,9 @@ TEST(Event, NumbersReadBackToTheLastBit) {
   Random random(seed, 0);
   for (int i = 0; i < 20000; ++i) {
     const uint64_t bits = random.next_u64();
-    double value = 0;
-    std::memcpy(&value, &bits, sizeof(value));
+    const auto value = std::bit_cast<double>(bits);
     if (std::isfinite(value)) {
-      const double read = loss_after_round_trip(value);
-      EXPECT_EQ(std::memcmp(&read, &value, sizeof(value)), 0) << value;
+      EXPECT_EQ(std::bit_cast<uint64_t>(loss_after_round_trip(value)), bits) << value;
     }
   }
   EXPECT_TRUE(std::signbit(loss_after_round_trip(-0.0)));
