@@ -8,7 +8,6 @@ namespace mantissa::cli {
 inline constexpr int kDone = 0;
 inline constexpr int kFailed = 1;
 inline constexpr int kWrongUsage = 2;
-inline constexpr int kGateNotMet = 3;
 inline constexpr int kSavedRunAgain = 75;  // EX_TEMPFAIL of sysexits.h: interrupted, state saved
 
 /// Each adds one subcommand, whose callback does the work and may set `exit_code`.

@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -26,17 +27,39 @@ struct Options {
   bool json = false;
 };
 
+// What to expect of 16 bits on this processor.
 std::string hardware_sentence() {
-  std::string sentence = train::cpu_description() + ":";
+  std::string without;
   for (const ops::CpuKernelChoice& choice : ops::cpu_kernel_choices()) {
-    sentence += concat(" ", numerics::to_string(choice.format), ": ", choice.reason, ".");
+    if (choice.kernels == ops::CpuKernels::ours) {
+      without += concat(without.empty() ? "" : " and ", numerics::to_string(choice.format));
+    }
   }
-  return sentence;
+  return train::cpu_description() +
+         (without.empty() ? ": it has 16-bit units, expect less memory and more speed"
+                          : ": no units for " + without + ", expect less memory, not more speed");
+}
+
+// A run that is there already is continued, so that an interrupted comparison can be repeated.
+train::LoopOutcome start_or_resume(const train::RunConfig& config,
+                                   const std::filesystem::path& folder,
+                                   const train::LoopOptions& options) {
+  if (!std::filesystem::exists(folder / "run.toml")) {
+    return train::start_run(config, folder, options);
+  }
+  MANTISSA_CHECK(
+      train::to_toml(train::load_run_config(folder / "run.toml", {})) == train::to_toml(config),
+      InvalidArgument, folder.string(), ": holds a run with other settings; choose another --out");
+  return train::resume_run(folder, options);
 }
 
 void run_compare(const Options& options, int& exit_code) {
+  const std::atomic<int>& stop = stop_flag();
   std::vector<train::RunConfig> configs;
+  std::set<std::string> seen;
   for (const std::string& precision : options.precisions) {
+    MANTISSA_CHECK(seen.insert(precision).second, InvalidArgument, "--precisions: \"", precision,
+                   "\" is named twice; name each once");
     std::vector<train::Setting> settings;
     for (const std::string& text : options.settings) {
       settings.push_back(train::parse_setting(text));
@@ -53,13 +76,14 @@ void run_compare(const Options& options, int& exit_code) {
     std::cerr << "compare: " << config.precision.compute << " in " << folder.string() << "\n";
     ProgressDisplay display(config.train.steps);
     train::LoopOptions loop;
-    loop.stop = &stop_flag();
+    loop.stop = &stop;
     loop.observe = [&](const record::Event& event) { display.show(event); };
     // Each run's peak is its own.
     tensor::memory::reset_peak();
-    const train::LoopOutcome outcome = train::start_run(config, folder, loop);
+    const train::LoopOutcome outcome = start_or_resume(config, folder, loop);
     if (outcome.ending == train::Ending::interrupted) {
-      std::cerr << "mantissa: interrupted; the runs so far are in " << options.out << "\n";
+      std::cerr << "mantissa: interrupted, state saved in " << options.out
+                << "; the same command goes on\n";
       exit_code = kSavedRunAgain;
       return;
     }
@@ -84,9 +108,14 @@ void add_compare(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "compare", "Train a run file in several precisions, same seed and batches, and compare");
   command->add_option("RUN.toml", options->run_file, "run file")->required();
-  command->add_option("--precisions", options->precisions, "comma-separated: fp32,tf32,bf16,fp16")
+  command
+      ->add_option("--precisions", options->precisions,
+                   "comma-separated: fp32,tf32,bf16,fp16 (default: fp32,bf16,fp16)")
       ->delimiter(',');
-  command->add_option("--out", options->out, "new folder; each run gets one in it")->required();
+  command
+      ->add_option("--out", options->out,
+                   "folder; each run gets one in it, and goes on if it is there already")
+      ->required();
   command->add_option("--set", options->settings, "KEY=VALUE, over the run file; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--json", options->json, "one JSON object, the last line of stdout");

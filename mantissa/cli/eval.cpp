@@ -56,8 +56,9 @@ void run_eval(const Options& options) {
                  folder.string(), ": nothing is held out; set data.validation or data.test");
   const checkpoint::Loaded loaded = load(options);
   for (const std::string& message : loaded.messages) {
-    std::cerr << "warning: " << message << "\n";
+    std::cerr << "mantissa: warning: " << message << "\n";
   }
+  train::require_genome(data, loaded.checkpoint.state.text("genome"), config.data.fasta);
   train::Learner learner(config);
   learner.load_state_dict(loaded.checkpoint.state.under("learner"));
 

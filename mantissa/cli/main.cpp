@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -6,6 +7,7 @@
 #include <c10/util/Exception.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/nearest.h"
 #include "mantissa/cli/command.h"
 
 namespace mantissa::cli {
@@ -19,6 +21,21 @@ int report(const std::string& message, int exit_code) {
 // LibTorch's messages carry a stack trace after their first line.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+// CLI11 says "A subcommand is required" also for a misspelt one.
+std::string usage_error(const CLI::App& app, int argc, char** argv, const CLI::ParseError& error) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    names.push_back(command->get_name());
+  }
+  const std::string first = argc > 1 ? argv[1] : "";
+  if (!first.empty() && first[0] != '-' &&
+      std::find(names.begin(), names.end(), first) == names.end()) {
+    return concat("unknown command \"", first, "\"", suggestion(first, names));
+  }
+  return concat(first.empty() ? "" : first + ": ", first_line(error.what()), "; see mantissa ",
+                first.empty() || first[0] == '-' ? "" : first + " ", "--help");
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Mixed precision training: train in 16 bits what you would have trained in 32.",
                "mantissa");
@@ -26,7 +43,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 failed,\n"
-      "2 wrong usage, 3 a gate was not met, 75 interrupted and saved (run again with --resume).");
+      "2 wrong usage or input, 75 interrupted and saved (train: go on with --resume; compare: "
+      "repeat).");
   int exit_code = kDone;
   for (const auto add : {add_train, add_eval, add_compare, add_numerics, add_doctor}) {
     add(app, exit_code);
@@ -36,7 +54,12 @@ int run(int argc, char** argv) {
     std::cout.flush();
     return std::cout ? exit_code : report("stdout: cannot be written; is the disk full?", kFailed);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kDone : kWrongUsage;
+    if (error.get_exit_code() == 0) {  // --help, --version
+      app.exit(error);
+      std::cout.flush();
+      return std::cout ? kDone : report("stdout: cannot be written; is the disk full?", kFailed);
+    }
+    return report(usage_error(app, argc, argv, error), kWrongUsage);
   } catch (const InvalidArgument& error) {
     return report(error.what(), kWrongUsage);
   } catch (const Error& error) {

@@ -71,7 +71,7 @@ void ProgressDisplay::show(const record::Event& event) {
     print_line(report::evaluation_line(*evaluation));
   } else if (const auto* message = std::get_if<record::Message>(&event)) {
     const bool is_warning = message->level == record::Level::warning;
-    print_line((is_warning ? "warning: " : "") + message->text);
+    print_line((is_warning ? "mantissa: warning: " : "mantissa: ") + message->text);
   }
 }
 

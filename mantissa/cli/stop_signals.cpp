@@ -22,7 +22,7 @@ void handle(int signal_number) {
 const std::atomic<int>& stop_flag() {
   struct sigaction action {};
   action.sa_handler = handle;
-  for (int signal_number : {SIGINT, SIGTERM, SIGUSR1}) {
+  for (int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     ::sigaction(signal_number, &action, nullptr);
   }
   return flag;

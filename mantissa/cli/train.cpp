@@ -1,6 +1,8 @@
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "mantissa/base/error.h"
 #include "mantissa/cli/command.h"
@@ -17,9 +19,9 @@ struct Options {
   std::string run_file;
   std::string resume;
   std::string out;
-  std::string precision;
-  std::string policy;
-  std::string microbatch;
+  std::optional<std::string> precision;
+  std::optional<std::string> policy;
+  std::optional<std::string> microbatch;
   std::vector<std::string> settings;
   bool json = false;
   bool help_keys = false;
@@ -30,9 +32,9 @@ std::vector<train::Setting> all_settings(const Options& options) {
   for (const std::string& text : options.settings) {
     settings.push_back(train::parse_setting(text));
   }
-  const auto shorthand = [&](const char* key, const std::string& value) {
-    if (!value.empty()) {
-      settings.push_back({key, value});
+  const auto shorthand = [&](const char* key, const std::optional<std::string>& value) {
+    if (value) {
+      settings.push_back({key, *value});
     }
   };
   shorthand("precision.compute", options.precision);
@@ -54,6 +56,7 @@ std::filesystem::path default_folder(const std::string& run_file, const std::str
 }
 
 void run_train(const Options& options, int& exit_code) {
+  const std::atomic<int>& stop = stop_flag();  // from here on a signal saves before it ends
   if (options.help_keys) {
     std::cout << train::describe_keys();
     return;
@@ -78,7 +81,7 @@ void run_train(const Options& options, int& exit_code) {
 
   prepare_process();
   train::LoopOptions loop;
-  loop.stop = &stop_flag();
+  loop.stop = &stop;
   train::LoopOutcome outcome;
   {
     ProgressDisplay display(config.train.steps);
@@ -93,6 +96,13 @@ void run_train(const Options& options, int& exit_code) {
   } else if (outcome.ending == train::Ending::patience) {
     std::cerr << "mantissa: stopped early: train.patience " << config.train.patience
               << " validations without a new best, not the precision, ended this run\n";
+  }
+  if (!config.data.validation.empty() && !std::isfinite(outcome.summary.bits_per_base) &&
+      outcome.summary.steps > 0 && outcome.ending != train::Ending::interrupted) {
+    std::cerr << "mantissa: the last validation is " << outcome.summary.bits_per_base
+              << ": the run diverged; lower optim.lr, or see which step went wrong in "
+              << (folder / "record.jsonl").string() << "\n";
+    exit_code = kFailed;
   }
   if (options.json) {
     std::cout << record::to_json(outcome.summary) << "\n";
@@ -113,8 +123,9 @@ void add_train(CLI::App& app, int& exit_code) {
                       "new folder of the run (default: runs/NAME-PRECISION)");
   command->add_option("--precision", options->precision,
                       "fp32, tf32, bf16 or fp16; short for --set precision.compute=...");
-  command->add_option("--policy", options->policy,
-                      "policy name or file; short for --set precision.policy=...");
+  command->add_option(
+      "--policy", options->policy,
+      "torch, torch-cpu, fp32 or a policy file (.toml); short for --set precision.policy=...");
   command->add_option("--microbatch", options->microbatch,
                       "sequences a forward pass; short for --set train.microbatch=...");
   command->add_option("--set", options->settings, "KEY=VALUE, over the run file; may be repeated")

@@ -8,7 +8,7 @@ namespace {
 TEST(ProgressLine, SaysAllThatAWatcherAsksFor) {
   record::Step step{};
   step.step = 12;
-  step.bits_per_base = 1.98765;
+  step.bits_per_base = 1.9876;
   step.tokens_per_s = 12345;
   step.grad_norm = 0.5;
   step.scale = 32768;
@@ -16,7 +16,7 @@ TEST(ProgressLine, SaysAllThatAWatcherAsksFor) {
   const ProgressContext context{
       .total_steps = 400, .skipped = 2, .seconds_left = 95, .data_wait_s = 0.0021};
   EXPECT_EQ(progress_line(step, context),
-            "step 12/400  left 1m35s  1.9877 bits/base  12.3k tokens/s  |g| 0.500  scale 2^15  "
+            "step 12/400  left 1m35s  1.9876 bits/base  12.3k tokens/s  |g| 0.500  scale 2^15  "
             "skipped 2  peak 48.2 MB  data wait 2.10 ms");
 }
 

@@ -1,8 +1,11 @@
 #include "mantissa/train/assembly.h"
 
+#include <algorithm>
 #include <limits>
+#include <span>
 
 #include "mantissa/amp/autocast.h"
+#include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/genome/markov.h"
@@ -89,11 +92,36 @@ optim::Schedule make_schedule(const RunConfig& config) {
   return schedule;
 }
 
+std::string fingerprint_of(const genome::Genome& genome) {
+  constexpr uint64_t kChunk = 1 << 20;
+  Xxh3 hash;
+  std::vector<uint8_t> letters(kChunk);
+  for (uint32_t contig = 0; contig < genome.contigs().size(); ++contig) {
+    const auto& [name, length] = genome.contigs()[contig];
+    const std::string header = concat(name, '\n', length, '\n');
+    hash.update(header.data(), header.size());
+    for (uint64_t begin = 0; begin < length; begin += kChunk) {
+      const uint64_t end = std::min(length, begin + kChunk);
+      genome.fetch({contig, begin, end}, std::span(letters).first(end - begin));
+      hash.update(letters.data(), end - begin);
+    }
+  }
+  return hex(hash.value());
+}
+
 }  // namespace
+
+void require_genome(const RunData& data, const std::string& fingerprint, const std::string& fasta) {
+  MANTISSA_CHECK(data.fingerprint == fingerprint, InvalidArgument, fasta,
+                 ": is not the genome of this run (xxh3 ", data.fingerprint,
+                 ", the checkpoint has ", fingerprint,
+                 "); put the file back that the run began with");
+}
 
 RunData open_data(const RunConfig& config) {
   RunData result;
   result.genome = std::make_shared<const genome::Genome>(genome::Genome::open(config.data.fasta));
+  result.fingerprint = fingerprint_of(*result.genome);
   result.split = genome::split(*result.genome, {config.data.validation, config.data.test});
   data::GenomeDatasetOptions options;
   options.context = config.data.context;

@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "mantissa/amp/loss_scaler.h"
 #include "mantissa/base/api.h"
@@ -24,10 +26,15 @@ struct RunData {
   std::shared_ptr<const data::GenomeDataset> train;
   std::shared_ptr<const data::GenomeDataset> validation;
   std::shared_ptr<const data::GenomeDataset> test;
+  std::string fingerprint;  // of the genome: xxh3 of its names, lengths and letters
 };
 
 /// Opens the genome and cuts it into windows. Throws what they throw.
 MANTISSA_API RunData open_data(const RunConfig& config);
+
+/// Throws InvalidArgument when `data` is not of the genome with that fingerprint.
+MANTISSA_API void require_genome(const RunData& data, const std::string& fingerprint,
+                                 const std::string& fasta);
 
 /// The best Markov model of the training data on `intervals`, bits per base: what a network must
 /// beat to have learnt anything. NaN when there are none.

@@ -13,6 +13,7 @@
 #include "mantissa/base/file.h"
 #include "mantissa/checkpoint/reader.h"
 #include "mantissa/checkpoint/writer.h"
+#include "mantissa/record/reader.h"
 #include "mantissa/record/tensorboard.h"
 #include "mantissa/record/writer.h"
 #include "mantissa/tensor/memory.h"
@@ -31,20 +32,43 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// What the record says of the run before this process.
+struct History {
+  std::string config;                      // that it began with; empty: not even begun
+  std::optional<record::Summary> summary;  // when it has ended
+  bool has_saved = false;
+};
+
+History read_history(const std::filesystem::path& file) {
+  History history;
+  for (const record::Entry& entry : record::read(file).entries) {
+    if (const auto* start = std::get_if<record::RunStart>(&entry.event)) {
+      history.config = start->config;
+      history.summary.reset();
+    } else if (const auto* end = std::get_if<record::RunEnd>(&entry.event)) {
+      history.summary = end->summary;
+    } else if (std::holds_alternative<record::CheckpointSaved>(entry.event)) {
+      history.has_saved = true;
+    }
+  }
+  return history;
+}
+
 /// One run in its folder: the order of its steps, validations and checkpoints.
 class Loop {
  public:
-  Loop(const RunConfig& config, RunFolder folder, const LoopOptions& options)
+  /// Reads the data and makes the model; touches no folder, so that a refused run leaves none.
+  Loop(const RunConfig& config, const LoopOptions& options)
       : config_(config),
-        folder_(std::move(folder)),
         options_(options),
         data_(open_data(config)),
         learner_(config),
         loader_(make_loader(config, data_)) {}
 
-  LoopOutcome run();
+  LoopOutcome run(RunFolder folder);
 
  private:
+  void seed_generator();
   void restore();
   void open_record();
   void step();
@@ -57,7 +81,7 @@ class Loop {
   void emit(const record::Event& event);
 
   RunConfig config_;
-  RunFolder folder_;
+  std::optional<RunFolder> folder_;
   LoopOptions options_;
   RunData data_;
   Learner learner_;
@@ -80,13 +104,22 @@ void Loop::emit(const record::Event& event) {
   }
 }
 
+// Nothing draws from LibTorch's generator now; a model with dropout would, and resumes must match.
+void Loop::seed_generator() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_current_seed(static_cast<uint64_t>(config_.train.seed));
+}
+
 void Loop::restore() {
-  if (!checkpoint::has_checkpoint(folder_.checkpoints())) {
+  seed_generator();
+  if (!checkpoint::has_checkpoint(folder_->checkpoints())) {
     open_record();
     return;
   }
-  const checkpoint::Loaded loaded = checkpoint::read_latest(folder_.checkpoints());
+  const checkpoint::Loaded loaded = checkpoint::read_latest(folder_->checkpoints());
   const tensor::StateDict& state = loaded.checkpoint.state;
+  require_genome(data_, state.text("genome"), config_.data.fasta);
   learner_.load_state_dict(state.under("learner"));
   loader_->load_state_dict(state.under("loader"));
   progress_.load_state_dict(state.under("progress"));
@@ -110,12 +143,12 @@ void Loop::restore() {
 }
 
 void Loop::open_record() {
-  const bool is_new = !path_exists(folder_.record());
-  record_ = is_new ? record::Writer::create(folder_.record())
-                   : record::Writer::resume(folder_.record(), progress_.step);
+  const bool is_new = !path_exists(folder_->record());
+  record_ = is_new ? record::Writer::create(folder_->record())
+                   : record::Writer::resume(folder_->record(), progress_.step);
   const double now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  tensorboard_.emplace(folder_.tensorboard(), now);
+  tensorboard_.emplace(folder_->tensorboard(), now);
   for (const record::Entry& entry : record_->kept()) {
     tensorboard_->append(entry);
     progress_.note(entry.event);
@@ -198,6 +231,7 @@ void Loop::save() {
   content.environment = environment();
   content.state.merge("learner", learner_.state_dict());
   content.state.merge("loader", loader_->state_dict());
+  content.state.set("genome", data_.fingerprint);
   content.state.merge("progress", progress_.state_dict());
   {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
@@ -206,9 +240,9 @@ void Loop::save() {
   }
   checkpoint::WriteOptions options;
   options.keep_last = config_.train.keep;
-  const checkpoint::Saved saved = checkpoint::write(folder_.checkpoints(), content, options);
+  const checkpoint::Saved saved = checkpoint::write(folder_->checkpoints(), content, options);
   if (progress_.best_step == progress_.step) {
-    checkpoint::mark_best(folder_.checkpoints(), progress_.step);
+    checkpoint::mark_best(folder_->checkpoints(), progress_.step);
   }
   saved_step_ = progress_.step;
   emit(record::CheckpointSaved{progress_.step, saved.folder.filename().string(), saved.size_bytes,
@@ -243,13 +277,14 @@ LoopOutcome Loop::conclude(Ending ending) {
                                                     : "signal";
   if (ending != Ending::interrupted) {
     emit(record::RunEnd{summary});
-    replace_file(folder_.summary(), record::to_json(summary) + "\n");
+    replace_file(folder_->summary(), record::to_json(summary) + "\n");
   }
   record_->sync();
   return outcome;
 }
 
-LoopOutcome Loop::run() {
+LoopOutcome Loop::run(RunFolder folder) {
+  folder_.emplace(std::move(folder));
   if (config_.train.threads > 0) {
     at::set_num_threads(static_cast<int>(config_.train.threads));
   }
@@ -282,15 +317,31 @@ LoopOutcome Loop::run() {
 
 LoopOutcome start_run(const RunConfig& config, const std::filesystem::path& folder,
                       const LoopOptions& options) {
+  RunFolder::require_free(folder);
+  Loop loop(config, options);
   RunFolder run_folder = RunFolder::create(folder);
   replace_file(run_folder.config(), to_toml(config));
-  return Loop(config, std::move(run_folder), options).run();
+  return loop.run(std::move(run_folder));
 }
 
 LoopOutcome resume_run(const std::filesystem::path& folder, const LoopOptions& options) {
   RunFolder run_folder = RunFolder::open(folder);
   const RunConfig config = load_run_config(run_folder.config(), {});
-  return Loop(config, std::move(run_folder), options).run();
+  if (path_exists(run_folder.record())) {
+    const History history = read_history(run_folder.record());
+    MANTISSA_CHECK(history.config.empty() || history.config == to_toml(config), InvalidArgument,
+                   run_folder.config().string(),
+                   ": was changed since the run began; undo that, or start a new run with --out");
+    if (history.summary) {
+      return {history.summary->stopped_by == "patience" ? Ending::patience : Ending::finished,
+              *history.summary};
+    }
+    MANTISSA_CHECK(!history.has_saved || checkpoint::has_checkpoint(run_folder.checkpoints()),
+                   Corruption, folder.string(),
+                   ": the record tells of checkpoints, but there are none; put them back, or start "
+                   "a new run with --out");
+  }
+  return Loop(config, options).run(std::move(run_folder));
 }
 
 }  // namespace mantissa::train

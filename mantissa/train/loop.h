@@ -39,7 +39,9 @@ MANTISSA_API LoopOutcome start_run(const RunConfig& config, const std::filesyste
 
 /// Continues the run in `folder` from its newest valid checkpoint, or from its beginning when it
 /// has none. On the same machine with the same number of threads the parameters become, bit for
-/// bit, those of a run that was never stopped. A run that has ended returns its summary.
+/// bit, those of a run that was never stopped. A run that has ended returns its summary and nothing
+/// is written. Throws InvalidArgument when run.toml or the genome has changed since, Corruption
+/// when the checkpoints are gone.
 MANTISSA_API LoopOutcome resume_run(const std::filesystem::path& folder,
                                     const LoopOptions& options = {});
 

@@ -88,6 +88,62 @@ TEST_F(LoopTest, ARunWithoutACheckpointStartsAgain) {
   expect_equal(final_state(root_ / "a"), final_state(root_ / "whole"));
 }
 
+TEST_F(LoopTest, ARefusedRunLeavesNoFolder) {
+  EXPECT_THROW(start_run(config({{"data.context", "49000"}}), root_ / "a"), InvalidArgument);
+  EXPECT_FALSE(std::filesystem::exists(root_ / "a"));
+}
+
+TEST_F(LoopTest, AFinishedRunGivesItsSummaryAndWritesNothing) {
+  const LoopOutcome first = start_run(config(), root_ / "a");
+  const std::string record = read_file(root_ / "a" / "record.jsonl");
+  const LoopOutcome again = resume_run(root_ / "a");
+  EXPECT_EQ(record::to_json(again.summary), record::to_json(first.summary));
+  EXPECT_EQ(read_file(root_ / "a" / "record.jsonl"), record);
+}
+
+TEST_F(LoopTest, AnEditedRunFileIsRefused) {
+  std::atomic<int> stop{0};
+  start_run(config(), root_ / "a", stop_after(5, stop));
+  replace_file(root_ / "a" / "run.toml", to_toml(config({{"train.seed", "2"}})));
+  EXPECT_THAT([&] { resume_run(root_ / "a"); },
+              ::testing::ThrowsMessage<InvalidArgument>(
+                  ::testing::HasSubstr("run.toml: was changed since the run began")));
+}
+
+TEST_F(LoopTest, LostCheckpointsAreNotTakenForABeginning) {
+  std::atomic<int> stop{0};
+  start_run(config(), root_ / "a", stop_after(5, stop));
+  std::filesystem::remove_all(root_ / "a" / "checkpoints");
+  EXPECT_THAT([&] { resume_run(root_ / "a"); },
+              ::testing::ThrowsMessage<Corruption>(
+                  ::testing::HasSubstr("the record tells of checkpoints, but there are none")));
+}
+
+TEST_F(LoopTest, AChangedGenomeIsRefused) {
+  const std::filesystem::path fasta = root_ / "own.fa";
+  std::string text = read_file(MANTISSA_SOURCE_DIR "/data/lambda.fa");
+  replace_file(fasta, text);
+  RunConfig run = config();
+  run.data.fasta = fasta.string();
+  std::atomic<int> stop{0};
+  start_run(run, root_ / "a", stop_after(5, stop));
+  char& base = text[text.find('\n') + 1];
+  base = base == 'A' ? 'C' : 'A';
+  replace_file(fasta, text);
+  EXPECT_THAT([&] { resume_run(root_ / "a"); },
+              ::testing::ThrowsMessage<InvalidArgument>(
+                  ::testing::HasSubstr("own.fa: is not the genome of this run")));
+}
+
+TEST_F(LoopTest, TheSeedDecidesEveryByteOfACheckpoint) {
+  start_run(config(), root_ / "a");
+  start_run(config(), root_ / "b");
+  const auto tensors = [&](const char* name) {
+    return read_file(root_ / name / "checkpoints" / "step-9" / "tensors.safetensors");
+  };
+  EXPECT_EQ(tensors("a"), tensors("b"));
+}
+
 TEST_F(LoopTest, PatienceEndsTheRunAndTheSummarySaysSo) {
   // A rate of nearly zero: no validation after the first is better than FP32 noise, and the weight
   // decay is off; equal values are not better.

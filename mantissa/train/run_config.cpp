@@ -1,15 +1,22 @@
 #include "mantissa/train/run_config.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
+#include <fstream>
+#include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 
+#include "mantissa/amp/policy.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/nearest.h"
+#include "mantissa/numerics/format.h"
 #include "mantissa/train/run_config_keys.h"
 
 namespace mantissa::train {
@@ -42,10 +49,28 @@ const Key& find_key(const std::string& name, const std::string& where) {
                                " (all: mantissa train --help-keys)"));
 }
 
+// The shortest decimal that reads back to the same double; whole numbers without a point.
+std::string number_text(double value) {
+  std::array<char, 32> buffer{};
+  const bool is_whole = value == std::floor(value) && std::fabs(value) < 1e16;
+  const auto format = is_whole ? std::chars_format::fixed : std::chars_format::general;
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format).ptr;
+  return {buffer.data(), end};
+}
+
+std::string range_text(const Key& key) {
+  std::string text = key.minimum == kAboveZero  ? "more than 0"
+                     : key.minimum == kAboveOne ? "more than 1"
+                                                : "at least " + number_text(key.minimum);
+  if (key.maximum != kUnbounded) {
+    text += key.maximum == kBelowOne ? " and less than 1" : ", at most " + number_text(key.maximum);
+  }
+  return text;
+}
+
 void check_range(const Key& key, double value, const std::string& where, const std::string& shown) {
   MANTISSA_CHECK(value >= key.minimum && value <= key.maximum, InvalidArgument, where, ": ",
-                 key.name, " is ", shown, "; valid: ", key.minimum,
-                 key.maximum < 1e300 ? concat(" to ", key.maximum) : " or more");
+                 key.name, " is ", shown, "; valid: ", range_text(key));
 }
 
 void assign(const Key& key, const toml::node& node, RunConfig& config, const std::string& where) {
@@ -126,17 +151,26 @@ toml::table parse_value(const Setting& setting) {
 }
 
 void check_together(const RunConfig& c, const std::string& where,
-                    const std::set<std::string>& given) {
+                    const std::map<std::string, std::string>& given) {
   MANTISSA_CHECK(!c.data.fasta.empty(), InvalidArgument, where,
                  ": data.fasta is missing; name the genome to train on");
   for (const Key& key : run_config_keys()) {
     const bool idle = key.has_effect != nullptr && !key.has_effect(c);
-    MANTISSA_CHECK(!idle || !given.contains(key.name), InvalidArgument, where, ": ", key.name,
-                   " has no effect here; remove it, it counts when ", key.effect);
+    MANTISSA_CHECK(!idle || !given.contains(key.name), InvalidArgument, given.at(key.name), ": ",
+                   key.name, " has no effect here; remove it, it counts when ", key.effect);
   }
   MANTISSA_CHECK(c.train.batch % c.microbatch() == 0, InvalidArgument, where, ": train.batch ",
                  c.train.batch, " is not a multiple of train.microbatch ", c.microbatch(),
                  "; choose one that divides it");
+  MANTISSA_CHECK(c.model.width % (2 * c.model.heads) == 0, InvalidArgument, where, ": model.width ",
+                 c.model.width, " with model.heads ", c.model.heads,
+                 "; the width must be a multiple of twice the heads");
+  MANTISSA_CHECK(c.optim.schedule != "cosine" || c.optim.warmup < c.train.steps, InvalidArgument,
+                 where, ": optim.warmup ", c.optim.warmup, " is not below train.steps ",
+                 c.train.steps, "; shorten the warm-up");
+  MANTISSA_CHECK(c.scale_kind() != "dynamic" || c.scale.floor <= c.scale.initial, InvalidArgument,
+                 where, ": scale.floor ", c.scale.floor, " is above scale.initial ",
+                 c.scale.initial, "; start at or above the floor");
   const bool narrow = c.precision.compute == "bf16" || c.precision.compute == "fp16";
   MANTISSA_CHECK(narrow || c.precision.master == "parameters", InvalidArgument, where,
                  ": precision.master is \"optimizer\" with precision.compute \"",
@@ -144,6 +178,24 @@ void check_together(const RunConfig& c, const std::string& where,
   MANTISSA_CHECK(c.optim.schedule != "cosine" || c.optim.min_lr <= c.optim.lr, InvalidArgument,
                  where, ": optim.min_lr ", c.optim.min_lr, " is above optim.lr ", c.optim.lr,
                  "; it is where the cosine ends");
+}
+
+// The policy as one line of text, so that the run does not depend on a file that may change.
+std::string resolved_policy(const RunConfig& config, const std::string& where) {
+  const std::string& given = config.precision.policy;
+  amp::Policy policy = amp::find_policy(given);
+  std::string source = given;
+  if (given.ends_with(".toml")) {
+    std::ifstream file(given);
+    source.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  const bool names_format = std::regex_search(source, std::regex("(^|\\s)compute\\s*="));
+  const std::string_view own = numerics::to_string(policy.compute);
+  MANTISSA_CHECK(!names_format || own == config.precision.compute, InvalidArgument, where,
+                 ": the policy says compute=", own, ", precision.compute is ",
+                 config.precision.compute, "; leave one of them out or make them equal");
+  policy.compute = numerics::parse_format(config.precision.compute);
+  return policy.rules.empty() ? policy.base : amp::to_string(policy);
 }
 
 std::string quoted(const std::string& text) {
@@ -156,9 +208,9 @@ std::string value_text(const Field& field) {
   return std::visit(
       Overloaded{[](const int64_t* value) { return std::to_string(*value); },
                  [](const double* value) {
-                   std::ostringstream out;
-                   out << toml::value<double>(*value);
-                   return out.str();
+                   const std::string text = number_text(*value);
+                   // TOML tells numbers with a point from integers.
+                   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
                  },
                  [](const bool* value) -> std::string { return *value ? "true" : "false"; },
                  [](const std::string* value) { return quoted(*value); },
@@ -191,7 +243,7 @@ Setting parse_setting(const std::string& text) {
 RunConfig load_run_config(const fs::path& file, const std::vector<Setting>& settings) {
   const toml::table table = parse_file(file);
   RunConfig config;
-  std::set<std::string> given;
+  std::map<std::string, std::string> given;  // key: where
   for (const auto& [section, node] : table) {
     const auto line = [&](const toml::node& at) {
       return concat(file.string(), ":", at.source().begin.line);
@@ -203,18 +255,22 @@ RunConfig load_run_config(const fs::path& file, const std::vector<Setting>& sett
       const Key& key = find_key(concat(section.str(), ".", name.str()), line(value));
       assign(key, value, config, line(value));
       resolve_paths(key, config, file.parent_path());
-      given.insert(key.name);
+      given.emplace(key.name, line(value));
     }
   }
+  std::set<std::string> set;
   for (const Setting& setting : settings) {
     const std::string where = "--set " + setting.key + "=" + setting.value;
     const Key& key = find_key(setting.key, where);
+    MANTISSA_CHECK(set.insert(key.name).second, InvalidArgument, where, ": ", key.name,
+                   " is set twice on the command line; set it once");
     const toml::table parsed = parse_value(setting);
     assign(key, *parsed.get("value"), config, where);
     resolve_paths(key, config, fs::current_path());
-    given.insert(key.name);
+    given[key.name] = where;
   }
   check_together(config, file.string(), given);
+  config.precision.policy = resolved_policy(config, file.string());
   return config;
 }
 

@@ -84,7 +84,7 @@ struct RunConfig {
   ScaleConfig scale;
 
   /// The scale kind with `auto` decided: dynamic for fp16, none for the others.
-  std::string scale_kind() const;
+  MANTISSA_API std::string scale_kind() const;
 
   /// Sequences of one forward pass: train.microbatch, or train.batch when that is 0.
   int64_t microbatch() const { return train.microbatch == 0 ? train.batch : train.microbatch; }

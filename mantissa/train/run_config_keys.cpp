@@ -16,8 +16,6 @@ constexpr const char* kWithSgd = "optim.kind is \"sgd\"";
 constexpr const char* kWithDynamic = "scale.kind is \"dynamic\" (\"auto\" is with fp16)";
 constexpr const char* kWithScale = "scale.kind is not \"none\" (\"auto\" is with fp32, tf32, bf16)";
 constexpr const char* kWithValidation = "data.validation names something";
-constexpr double kBelowOne = 1 - 0x1p-53;
-constexpr double kPositive = 5e-324;
 
 #define FIELD(section, key) [](RunConfig& c) -> Field { return &c.section.key; }
 
@@ -59,11 +57,7 @@ std::vector<Key> make_keys() {
        {},
        1,
        64},
-      {"model.rope_base",
-       "base of the rotary frequencies",
-       FIELD(model, rope_base),
-       {},
-       1 + 0x1p-20},
+      {"model.rope_base", "base of the rotary frequencies", FIELD(model, rope_base), {}, kAboveOne},
 
       {"train.steps", "optimizer steps", FIELD(train, steps), {}, 1, 1e15},
       {"train.seed", "decides initial weights, order of data and masks", FIELD(train, seed), {}, 0},
@@ -119,7 +113,7 @@ std::vector<Key> make_keys() {
        4096},
 
       {"optim.kind", "optimizer", FIELD(optim, kind), {"adamw", "sgd"}},
-      {"optim.lr", "peak learning rate", FIELD(optim, lr), {}, kPositive, 1e6},
+      {"optim.lr", "peak learning rate", FIELD(optim, lr), {}, kAboveZero, 1e6},
       {"optim.schedule",
        "of the learning rate, after linear warm-up",
        FIELD(optim, schedule),
@@ -160,7 +154,7 @@ std::vector<Key> make_keys() {
        "added to the root of the second moment",
        FIELD(optim, eps),
        {},
-       kPositive,
+       kAboveZero,
        1,
        is_adamw,
        kWithAdamw},
@@ -182,8 +176,8 @@ std::vector<Key> make_keys() {
        FIELD(precision, compute),
        {"fp32", "tf32", "bf16", "fp16"}},
       {"precision.policy",
-       "which operation runs in which format: a name or a policy file, whose own format "
-       "precision.compute replaces",
+       "which operation runs in which format: torch, torch-cpu, fp32, one of these with changes, "
+       "or a policy file; a format that it names must be precision.compute",
        FIELD(precision, policy)},
       {"precision.master",
        "where the FP32 weights live: the parameters themselves, cast at each use, or the "
@@ -199,7 +193,7 @@ std::vector<Key> make_keys() {
        "first factor",
        FIELD(scale, initial),
        {},
-       kPositive,
+       kAboveZero,
        0x1p127,
        is_scaled,
        kWithScale},
@@ -207,7 +201,7 @@ std::vector<Key> make_keys() {
        "factor after scale.growth_interval finite steps",
        FIELD(scale, growth),
        {},
-       1 + 0x1p-20,
+       kAboveOne,
        1e9,
        is_dynamic,
        kWithDynamic},

@@ -113,13 +113,18 @@ TEST_F(RunConfigTest, WrongTypesAndRangesSayWhatIsValid) {
   EXPECT_THAT(message_of("train.steps", "ten"), HasSubstr("expected an integer"));
   EXPECT_THAT(message_of("train.steps", "1.5"),
               HasSubstr("train.steps is 1.5; expected an integer"));
-  EXPECT_THAT(message_of("train.steps", "0"), HasSubstr("train.steps is 0; valid: 1 to 1e+15"));
+  EXPECT_THAT(message_of("train.steps", "0"),
+              HasSubstr("train.steps is 0; valid: at least 1, at most 1000000000000000"));
   EXPECT_THAT(message_of("optim.lr", "-1e-3"), HasSubstr("optim.lr is -0.001; valid: "));
   EXPECT_THAT(message_of("optim.lr", "nan"), HasSubstr("expected a finite number"));
   EXPECT_THAT(message_of("precision.compute", "fp61"), HasSubstr("did you mean \"fp32\"?"));
   EXPECT_THAT(message_of("data.reverse_complement", "1"), HasSubstr("expected true or false"));
   EXPECT_THAT(message_of("data.validation", "chr1"), HasSubstr("expected a list of texts"));
-  EXPECT_THAT(message_of("train.threads", "1000000"), HasSubstr("valid: 0 to 4096"));
+  EXPECT_THAT(message_of("train.threads", "1000000"), HasSubstr("valid: at least 0, at most 4096"));
+  EXPECT_THAT(message_of("optim.lr", "0"), HasSubstr("valid: more than 0, at most 1000000"));
+  EXPECT_THAT(message_of("optim.beta1", "1"), HasSubstr("valid: at least 0 and less than 1"));
+  EXPECT_THAT(message_of("model.width", "10"), HasSubstr("must be a multiple of twice the heads"));
+  EXPECT_THAT(message_of("optim.warmup", "1000"), HasSubstr("is not below train.steps 1000"));
 }
 
 TEST_F(RunConfigTest, ASettingWithoutEffectIsAnError) {
@@ -165,6 +170,31 @@ TEST_F(RunConfigTest, BrokenTomlAndMissingFilesAreOneLine) {
                   ::testing::AllOf(HasSubstr("run.toml:1: "), ::testing::Not(HasSubstr("\n")))));
   EXPECT_THAT([&] { load_run_config(folder_ / "absent.toml", {}); },
               ThrowsMessage<IoError>(HasSubstr("absent.toml: no such run file")));
+}
+
+TEST_F(RunConfigTest, AKeyIsSetOnceOnTheCommandLine) {
+  EXPECT_THAT(
+      [&] {
+        load(kMinimal, {{"optim.lr", "1"}, {"optim.lr", "2"}});
+      },
+      ThrowsMessage<InvalidArgument>(
+          HasSubstr("--set optim.lr=2: optim.lr is set twice on the command line")));
+}
+
+TEST_F(RunConfigTest, APolicyFileBecomesTextAndMustNotContradictTheFormat) {
+  std::ofstream(folder_ / "own.toml") << "base = \"torch\"\n[rules]\nmm = \"fp32\"\n";
+  std::ofstream(folder_ / "bf16.toml") << "compute = \"bf16\"\n";
+  const std::string section = std::string(kMinimal) + "[precision]\ncompute = \"fp16\"\npolicy = ";
+  const RunConfig config = load(section + "\"own.toml\"\n");
+  std::filesystem::remove(folder_ / "own.toml");
+  EXPECT_EQ(load(to_toml(config)).precision.policy, "torch compute=fp16 mm=fp32");
+  EXPECT_THAT([&] { load(section + "\"bf16.toml\"\n"); },
+              ThrowsMessage<InvalidArgument>(
+                  HasSubstr("the policy says compute=bf16, precision.compute is fp16")));
+  EXPECT_EQ(
+      load(std::string(kMinimal) + "[precision]\ncompute = \"bf16\"\npolicy = \"bf16.toml\"\n")
+          .precision.policy,
+      "torch");
 }
 
 TEST_F(RunConfigTest, SettingsAreSplitAtTheFirstEquals) {

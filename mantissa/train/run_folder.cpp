@@ -34,12 +34,16 @@ RunFolder::~RunFolder() {
   }
 }
 
+void RunFolder::require_free(const std::filesystem::path& path) {
+  MANTISSA_CHECK(!path_exists(path / "run.toml"), InvalidArgument, path.string(),
+                 ": already holds a run; continue it with --resume ", path.string(),
+                 " or choose another --out");
+}
+
 RunFolder RunFolder::create(const std::filesystem::path& path) {
   create_folders(path);
   RunFolder folder(path);
-  MANTISSA_CHECK(!path_exists(folder.config()), InvalidArgument, path.string(),
-                 ": already holds a run; continue it with --resume ", path.string(),
-                 " or choose another --out");
+  require_free(path);
   return folder;
 }
 

@@ -15,6 +15,9 @@ namespace mantissa::train {
 ///     summary.json                 the outcome, when the run has ended
 class MANTISSA_API RunFolder {
  public:
+  /// Throws InvalidArgument when the folder already holds a run. Makes nothing.
+  static void require_free(const std::filesystem::path& path);
+
   /// Makes the folder. Throws InvalidArgument when it already holds a run.
   static RunFolder create(const std::filesystem::path& path);
 
