@@ -9,6 +9,9 @@ bool is_cosine(const RunConfig& c) { return c.optim.schedule == "cosine"; }
 bool has_warmup(const RunConfig& c) { return c.optim.schedule != "constant"; }
 bool is_scaled(const RunConfig& c) { return c.scale_kind() != "none"; }
 bool is_dynamic(const RunConfig& c) { return c.scale_kind() == "dynamic"; }
+bool has_events(const RunConfig& c) {
+  return !c.data.validation.empty() || c.train.checkpoint_every == 0;
+}
 bool has_validation(const RunConfig& c) { return !c.data.validation.empty(); }
 
 constexpr const char* kWithAdamw = "optim.kind is \"adamw\"";
@@ -69,13 +72,13 @@ std::vector<Key> make_keys() {
        0,
        1 << 24},
       {"train.eval_every",
-       "steps between validations; the last step always has one",
+       "steps between validations, and between checkpoints unless train.checkpoint_every says",
        FIELD(train, eval_every),
        {},
        1,
        1e15,
-       has_validation,
-       kWithValidation},
+       has_events,
+       "data.validation names something or train.checkpoint_every is 0"},
       {"train.eval_windows",
        "validation windows looked at, evenly spread; 0: all",
        FIELD(train, eval_windows),
