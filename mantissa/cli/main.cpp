@@ -3,6 +3,8 @@
 #include <iostream>
 #include <new>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <c10/util/Exception.h>
 
@@ -36,6 +38,20 @@ std::string usage_error(const CLI::App& app, int argc, char** argv, const CLI::P
                 first.empty() || first[0] == '-' ? "" : first + " ", "--help");
 }
 
+// `-inf` and `-nan` are values, not options; what stands behind a bare "--" is taken for a value.
+std::vector<std::string> with_negative_values_last(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  const auto value = std::find_if(arguments.begin(), arguments.end(), [](const std::string& text) {
+    return text == "-inf" || text == "-infinity" || text == "-nan";
+  });
+  if (value != arguments.end()) {
+    const std::string text = *value;
+    arguments.erase(value);
+    arguments.insert(arguments.end(), {"--", text});
+  }
+  return arguments;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Mixed precision training: train in 16 bits what you would have trained in 32.",
                "mantissa");
@@ -50,7 +66,9 @@ int run(int argc, char** argv) {
     add(app, exit_code);
   }
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> arguments = with_negative_values_last(argc, argv);
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants a vector
+    app.parse(std::move(arguments));
     std::cout.flush();
     return std::cout ? exit_code : report("stdout: cannot be written; is the disk full?", kFailed);
   } catch (const CLI::ParseError& error) {

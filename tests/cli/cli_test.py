@@ -169,6 +169,9 @@ class CliTest(unittest.TestCase):
         self.assertIn("0.10009765625", text)
         value = json.loads(self.mantissa("numerics", "fp16", "65520", "--json").stdout)
         self.assertIsInstance(value, dict)
+        for text, bits in (("-inf", "0xff80"), ("inf", "0x7f80"), ("-0.0", "0x8000")):
+            self.assertIn(bits, self.mantissa("numerics", "bf16", text).stdout)
+        self.assertIsInstance(json.loads(self.mantissa("numerics", "fp16", "-inf", "--json").stdout), dict)
 
     def test_doctor_says_who_computes_16_bit_products(self):
         self.assertIn("bf16 products", self.mantissa("doctor").stdout)

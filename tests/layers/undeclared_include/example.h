@@ -1,2 +1,2 @@
+#include <mantissa/tensor/dtype.h>
 #include "mantissa/base/error.h"
-#  include <mantissa/tensor/dtype.h>
