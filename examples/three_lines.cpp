@@ -1,4 +1,4 @@
-// A LibTorch training loop in BF16 on FP32 master weights; the lines of mantissa are marked.
+// A LibTorch training loop in FP16 on FP32 weights: a region, a loss scaler, an optimizer.
 #include <cstdio>
 
 #include <ATen/ops/linear.h>
@@ -15,8 +15,8 @@ int main() {
   mantissa::ops::install_cpu_kernels();  // fast 16-bit products, also on this CPU
   const at::Tensor w1 = at::randn({64, 16}).mul(0.25).requires_grad_();
   const at::Tensor w2 = at::randn({1, 64}).mul(0.125).requires_grad_();
-  mantissa::optim::Optimizer optimizer({{"w1", w1}, {"w2", w2}});  // FP32 masters
-  mantissa::amp::LossScaler scaler(at::kCPU);                      // needed for fp16
+  mantissa::optim::Optimizer optimizer({{"w1", w1}, {"w2", w2}});  // weights in FP32
+  mantissa::amp::LossScaler scaler(at::kCPU);                      // keeps small FP16 gradients
   const auto policy = mantissa::amp::find_policy("torch compute=fp16");
   for (int step = 0; step < 200; ++step) {
     const at::Tensor x = at::randn({256, 16});
