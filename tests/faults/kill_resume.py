@@ -67,7 +67,7 @@ def main():
         root = pathlib.Path(temporary)
         whole, broken = root / "whole", root / "broken"
         for folder in (whole, broken):
-            folder.with_suffix(".toml").write_text(RUN_FILE.format(steps=40 * kills))
+            folder.with_suffix(".toml").write_text(RUN_FILE.format(steps=150 * kills))
         start = time.monotonic()
         subprocess.run(command(whole), check=True, capture_output=True)
         span = time.monotonic() - start
