@@ -11,6 +11,7 @@
 #include "mantissa/report/text_table.h"
 #include "mantissa/train/assembly.h"
 #include "mantissa/train/evaluate.h"
+#include "mantissa/train/run_folder.h"
 
 namespace mantissa::cli {
 namespace {
@@ -47,8 +48,7 @@ std::string fixed(double value) {
 
 void run_eval(const Options& options) {
   const std::filesystem::path folder = options.folder;
-  MANTISSA_CHECK(std::filesystem::exists(folder / "run.toml"), IoError, folder.string(),
-                 ": holds no run (no run.toml); name the folder that --out named");
+  train::RunFolder::require_run(folder);
   const train::RunConfig config = train::load_run_config(folder / "run.toml", {});
   prepare_process();
   const train::RunData data = train::open_data(config);

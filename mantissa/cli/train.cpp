@@ -11,6 +11,7 @@
 #include "mantissa/cli/stop_signals.h"
 #include "mantissa/report/comparison.h"
 #include "mantissa/train/loop.h"
+#include "mantissa/train/run_folder.h"
 
 namespace mantissa::cli {
 namespace {
@@ -74,8 +75,7 @@ void run_train(const Options& options, int& exit_code) {
     folder = options.out.empty() ? default_folder(options.run_file, config.precision.compute)
                                  : std::filesystem::path(options.out);
   } else {
-    MANTISSA_CHECK(std::filesystem::exists(folder / "run.toml"), IoError, folder.string(),
-                   ": holds no run (no run.toml); name the folder that --out named");
+    train::RunFolder::require_run(folder);
     config = train::load_run_config(folder / "run.toml", {});
   }
 

@@ -47,9 +47,13 @@ RunFolder RunFolder::create(const std::filesystem::path& path) {
   return folder;
 }
 
-RunFolder RunFolder::open(const std::filesystem::path& path) {
+void RunFolder::require_run(const std::filesystem::path& path) {
   MANTISSA_CHECK(path_exists(path / "run.toml"), IoError, path.string(),
                  ": holds no run (no run.toml); name the folder that --out named");
+}
+
+RunFolder RunFolder::open(const std::filesystem::path& path) {
+  require_run(path);
   return RunFolder(path);
 }
 

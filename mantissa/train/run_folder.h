@@ -15,13 +15,16 @@ namespace mantissa::train {
 ///     summary.json                 the outcome, when the run has ended
 class MANTISSA_API RunFolder {
  public:
+  /// Throws IoError when the folder holds no run.
+  static void require_run(const std::filesystem::path& path);
+
   /// Throws InvalidArgument when the folder already holds a run. Makes nothing.
   static void require_free(const std::filesystem::path& path);
 
   /// Makes the folder. Throws InvalidArgument when it already holds a run.
   static RunFolder create(const std::filesystem::path& path);
 
-  /// Throws IoError when there is no run in it.
+  /// Throws as require_run, and IoError when another process holds it.
   static RunFolder open(const std::filesystem::path& path);
 
   RunFolder(RunFolder&& other) noexcept;
