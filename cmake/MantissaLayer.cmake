@@ -67,6 +67,9 @@ function(mantissa_test program)
   target_compile_definitions(${program} PRIVATE MANTISSA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${program} COMMAND ${program})
   set_tests_properties(${program} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 600)
+  if("unit" IN_LIST arg_LABELS)
+    add_dependencies(unit-tests ${program})
+  endif()
 endfunction()
 
 # Fails when the layer <name>, with the given dependencies, breaks a rule of the layering.

@@ -6,24 +6,14 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "mantissa/base/memory_files.h"
+#include "mantissa/base/scratch_folder.h"
 
 namespace mantissa {
 namespace {
 
 using Open = FileSystem::Open;
-
-std::filesystem::path fresh_folder() {
-  const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
-  std::filesystem::path folder =
-      std::filesystem::temp_directory_path() /
-      ("mantissa-" + std::to_string(::getpid()) + "-" + name.substr(0, name.find('/')));
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
-  return folder;
-}
 
 // The model that the crash tests rely on must do what the operating system does.
 void expect_posix_behaviour(FileSystem& files, const std::filesystem::path& root) {
@@ -81,9 +71,8 @@ void expect_posix_behaviour(FileSystem& files, const std::filesystem::path& root
 }
 
 TEST(FileSystem, TheRealOneBehavesAsTheTestsAssume) {
-  const std::filesystem::path folder = fresh_folder();
-  expect_posix_behaviour(posix_files(), folder);
-  std::filesystem::remove_all(folder);
+  const ScratchFolder folder;
+  expect_posix_behaviour(posix_files(), folder.path());
 }
 
 TEST(FileSystem, TheOneInMemoryBehavesLikeTheRealOne) {
@@ -93,12 +82,11 @@ TEST(FileSystem, TheOneInMemoryBehavesLikeTheRealOne) {
 }
 
 TEST(FileSystem, ALinkIsNotFollowed) {
-  const std::filesystem::path folder = fresh_folder();
-  std::filesystem::create_directory_symlink(folder, folder / "link");
+  const ScratchFolder folder;
+  std::filesystem::create_directory_symlink(folder.path(), folder / "link");
   FileSystem::Kind kind = FileSystem::Kind::folder;
   EXPECT_EQ(posix_files().kind(folder / "link", kind), 0);
   EXPECT_EQ(kind, FileSystem::Kind::file);
-  std::filesystem::remove_all(folder);
 }
 
 TEST(MemoryFiles, ACrashTakesBytesAndNamesThatWereNotSynced) {

@@ -2,16 +2,16 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <utility>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/faulty_files.h"
 #include "mantissa/base/memory_files.h"
+#include "mantissa/base/message_of.h"
+#include "mantissa/base/scratch_folder.h"
 
 namespace mantissa {
 namespace {
@@ -19,27 +19,9 @@ namespace {
 using Effect = Fault::Effect;
 using Names = std::vector<std::string>;
 
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const IoError& error) {
-    return error.what();
-  }
-  return "no IoError";
-}
-
 class FileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    folder_ = std::filesystem::temp_directory_path() /
-              ("mantissa-" + std::to_string(::getpid()) + "-" + name);
-    std::filesystem::remove_all(folder_);
-    create_folders(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::filesystem::path folder_;
+  ScratchFolder folder_;
 };
 
 TEST_F(FileTest, ReplaceAndReadAreInverse) {
@@ -48,7 +30,7 @@ TEST_F(FileTest, ReplaceAndReadAreInverse) {
   EXPECT_EQ(read_file(folder_ / "f"), bytes);
   replace_file(folder_ / "f", "");
   EXPECT_EQ(read_file(folder_ / "f"), "");
-  EXPECT_EQ(list_folder(folder_), Names{"f"});
+  EXPECT_EQ(list_folder(folder_.path()), Names{"f"});
 }
 
 TEST_F(FileTest, MakesListsAndRemovesTrees) {
@@ -79,15 +61,15 @@ TEST_F(FileTest, RemoveTreeDoesNotFollowLinks) {
 
 TEST_F(FileTest, SaysWhatIsMissing) {
   const std::string path = (folder_ / "no").string();
-  EXPECT_EQ(message_of([&] { (void)read_file(path); }),
+  EXPECT_EQ(message_of<IoError>([&] { (void)read_file(path); }),
             "file " + path + ": cannot open it: No such file or directory; check the path");
-  EXPECT_EQ(message_of([&] { (void)list_folder(path); }),
+  EXPECT_EQ(message_of<IoError>([&] { (void)list_folder(path); }),
             "file " + path + ": cannot list the folder: No such file or directory; check the path");
-  EXPECT_EQ(
-      message_of([&] { (void)read_file(folder_); }),
-      "file " + folder_.string() + ": cannot ask for its size: Is a directory; check the path");
+  EXPECT_EQ(message_of<IoError>([&] { (void)read_file(folder_.path()); }),
+            "file " + folder_.path().string() +
+                ": cannot ask for its size: Is a directory; check the path");
   replace_file(folder_ / "f", "1");
-  EXPECT_EQ(message_of([&] { create_folders(folder_ / "f"); }),
+  EXPECT_EQ(message_of<IoError>([&] { create_folders(folder_ / "f"); }),
             "file " + (folder_ / "f").string() +
                 ": cannot make the folder: File exists; remove it or choose another name");
 }
@@ -95,7 +77,7 @@ TEST_F(FileTest, SaysWhatIsMissing) {
 TEST_F(FileTest, SaysWhoMayNotWrite) {
   MemoryFiles memory;
   FaultyFiles files(memory, {.at_call = 0, .error = EACCES});
-  const std::string message = message_of([&] { replace_file("/f", "x", files); });
+  const std::string message = message_of<IoError>([&] { replace_file("/f", "x", files); });
   EXPECT_EQ(message.find("file /f.tmp-"), 0U) << message;
   EXPECT_NE(message.find(": cannot open it for writing: Permission denied; check who may write "
                          "there, or choose another folder"),
@@ -109,7 +91,7 @@ TEST_F(FileTest, AFullDiskSaysWhatWasNeededAndWhatIsFree) {
   OutputFile probe("/f", FileSystem::Open::create, memory);
   FaultyFiles files(memory, {.at_call = 1, .effect = Effect::disk_full});
   OutputFile file("/g", FileSystem::Open::create, files);
-  EXPECT_EQ(message_of([&] { file.write(std::string(1000, 'x')); }),
+  EXPECT_EQ(message_of<IoError>([&] { file.write(std::string(1000, 'x')); }),
             "file /g: cannot write 500 bytes: No space left on device; 17 bytes are free there, "
             "free some space or choose another folder");
 }
@@ -181,11 +163,12 @@ TEST_F(FileTest, ReplaceIsWholeOrNothingWhateverCallFails) {
       MemoryFiles memory;
       replace_file("/f", "old", memory);
       FaultyFiles files(memory, {.at_call = call, .effect = effect});
-      const std::string message = message_of([&] { replace_file("/f", "new bytes", files); });
+      const std::string message =
+          message_of<IoError>([&] { replace_file("/f", "new bytes", files); });
       num_calls = std::max(num_calls, files.num_calls());
       const std::string found = read_file("/f", memory);
       EXPECT_EQ(memory.num_open(), 0U);
-      if (message == "no IoError") {
+      if (message == "nothing thrown") {
         EXPECT_EQ(found, "new bytes");
       } else {
         EXPECT_TRUE(found == "old" || found == "new bytes") << found;
@@ -206,10 +189,11 @@ TEST_F(FileTest, ReplaceIsWholeOrNothingThroughACrash) {
       Random random(seed, 0);
       replace_file("/f", "old", memory);
       FaultyFiles files(memory, {.at_call = call, .effect = Effect::dead});
-      const std::string message = message_of([&] { replace_file("/f", "new bytes", files); });
+      const std::string message =
+          message_of<IoError>([&] { replace_file("/f", "new bytes", files); });
       memory.crash(seed == 0 ? MemoryFiles::Loss::unsynced : MemoryFiles::Loss::random, random);
       const std::string found = read_file("/f", memory);
-      if (message == "no IoError") {
+      if (message == "nothing thrown") {
         EXPECT_EQ(found, "new bytes");
       } else {
         EXPECT_TRUE(found == "old" || found == "new bytes") << found;

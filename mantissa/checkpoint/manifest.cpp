@@ -1,13 +1,13 @@
 #include "mantissa/checkpoint/manifest.h"
 
 #include <charconv>
-#include <cmath>
 #include <limits>
 
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/nonfinite.h"
 #include "mantissa/checkpoint/layout.h"
 
 namespace mantissa::checkpoint {
@@ -17,13 +17,8 @@ using nlohmann::ordered_json;
 using Scalar = tensor::StateDict::Scalar;
 
 ordered_json json_of(double value) {
-  if (std::isnan(value)) {
-    return "nan";
-  }
-  if (std::isinf(value)) {
-    return value > 0 ? "inf" : "-inf";
-  }
-  return value;
+  const auto name = nonfinite_name(value);
+  return name ? ordered_json(*name) : ordered_json(value);
 }
 
 ordered_json json_of(const Scalar& scalar) {
@@ -62,12 +57,10 @@ int64_t integer_of(const ordered_json& json) {
 }
 
 double real_of(const ordered_json& json) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (json == "nan") {
-    return std::numeric_limits<double>::quiet_NaN();
-  }
-  if (json == "inf" || json == "-inf") {
-    return json == "inf" ? kInfinity : -kInfinity;
+  if (json.is_string()) {
+    const auto value = nonfinite_value(json.get_ref<const std::string&>());
+    require(value.has_value());
+    return *value;
   }
   require(json.is_number());
   return json.get<double>();

@@ -7,6 +7,7 @@
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/memory_files.h"
+#include "mantissa/base/message_of.h"
 #include "mantissa/checkpoint/example_checkpoint.h"
 #include "mantissa/checkpoint/writer.h"
 
@@ -16,16 +17,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-template <typename Kind, typename Call>
-std::string message_of(Call call) {
-  try {
-    (void)call();
-  } catch (const Kind& error) {
-    return error.what();
-  }
-  return "nothing of the kind was thrown";
-}
 
 class ReaderTest : public ::testing::Test {
  protected:

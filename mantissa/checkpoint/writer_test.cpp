@@ -5,11 +5,11 @@
 #include <string>
 
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/faulty_files.h"
 #include "mantissa/base/memory_files.h"
+#include "mantissa/base/scratch_folder.h"
 #include "mantissa/checkpoint/example_checkpoint.h"
 #include "mantissa/checkpoint/layout.h"
 #include "mantissa/checkpoint/reader.h"
@@ -22,9 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(Writer, WhatIsWrittenIsReadBackOnARealDisk) {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() /
-                                       ("mantissa-" + std::to_string(::getpid()) + "-checkpoint");
-  std::filesystem::remove_all(folder);
+  const ScratchFolder folder;
   const Saved saved = write(folder / "a" / "b", example_checkpoint(400));
   EXPECT_EQ(saved.folder, folder / "a" / "b" / "step-400");
   const Loaded loaded = read_latest(folder / "a" / "b");
@@ -38,7 +36,6 @@ TEST(Writer, WhatIsWrittenIsReadBackOnARealDisk) {
   EXPECT_EQ(saved.size_bytes, size);
   EXPECT_THAT(list_folder(saved.folder),
               ElementsAre("manifest.json", "manifest.xxh3", "tensors.safetensors"));
-  std::filesystem::remove_all(folder);
 }
 
 TEST(Writer, KeepsTheLastOnesAndTheBest) {

@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/cli/command.h"
+#include "mantissa/cli/divergence.h"
 #include "mantissa/cli/prepare.h"
 #include "mantissa/cli/progress_display.h"
 #include "mantissa/cli/stop_signals.h"
@@ -86,6 +87,9 @@ void run_compare(const Options& options, int& exit_code) {
                 << "; the same command goes on\n";
       exit_code = kSavedRunAgain;
       return;
+    }
+    if (report_divergence(config, outcome, folder)) {
+      exit_code = kFailed;
     }
     summaries.push_back(outcome.summary);
   }

@@ -25,6 +25,7 @@ void run_doctor(bool as_json) {
   const auto choices = ops::cpu_kernel_choices();
   if (as_json) {
     nlohmann::ordered_json json(environment);
+    json["threads"] = std::stoi(environment.at("threads"));
     json["memory_bytes"] = memory_bytes();
     json["conversions"] = std::string(numerics::simd_target());
     for (const ops::CpuKernelChoice& choice : choices) {

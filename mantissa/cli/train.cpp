@@ -1,4 +1,3 @@
-#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -6,6 +5,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/cli/command.h"
+#include "mantissa/cli/divergence.h"
 #include "mantissa/cli/prepare.h"
 #include "mantissa/cli/progress_display.h"
 #include "mantissa/cli/stop_signals.h"
@@ -97,11 +97,7 @@ void run_train(const Options& options, int& exit_code) {
     std::cerr << "mantissa: stopped early: train.patience " << config.train.patience
               << " validations without a new best, not the precision, ended this run\n";
   }
-  if (!config.data.validation.empty() && !std::isfinite(outcome.summary.bits_per_base) &&
-      outcome.summary.steps > 0 && outcome.ending != train::Ending::interrupted) {
-    std::cerr << "mantissa: the last validation is " << outcome.summary.bits_per_base
-              << ": the run diverged; lower optim.lr, or see which step went wrong in "
-              << (folder / "record.jsonl").string() << "\n";
+  if (report_divergence(config, outcome, folder)) {
     exit_code = kFailed;
   }
   if (options.json) {

@@ -103,8 +103,9 @@ class Parser {
     const bool empty = first == '\n' || first == '\r' || is_blank(first);
     MANTISSA_CHECK(empty || !lines_of_names_.empty(), Corruption, where(), ": text, starting with ",
                    shown(first), ", before the first \">\"; ",
-                   first == '@' ? "this looks like FASTQ, convert it to FASTA"
-                                : "a FASTA file starts with a line \">name\"");
+                   first == '@'      ? "this looks like FASTQ, convert it to FASTA"
+                   : first == '\x1f' ? "this looks like a gzip file that is cut off, get it again"
+                                     : "a FASTA file starts with a line \">name\"");
   }
 
   void end_line() {
@@ -190,6 +191,9 @@ void read_fasta(const std::filesystem::path& path, FastaSink& sink) {
                  ": no such file; check the path");
   MANTISSA_CHECK(!std::filesystem::is_directory(status), IoError, "fasta ", path.string(),
                  ": is a folder; name a FASTA file");
+  // Opening a pipe would wait for its writer, for ever if there is none.
+  MANTISSA_CHECK(std::filesystem::is_regular_file(status), IoError, "fasta ", path.string(),
+                 ": is a pipe or a device; write the sequences to a file first");
   const QuietHtslib quiet;
   // An absolute path, because htslib takes "http:" or "-" at the front for another kind of source.
   const std::string absolute = std::filesystem::absolute(path).string();

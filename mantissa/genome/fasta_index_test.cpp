@@ -7,7 +7,8 @@
 #include <htslib/bgzf.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/genome/test_support.h"
+#include "mantissa/base/message_of.h"
+#include "mantissa/base/scratch_folder.h"
 
 namespace mantissa::genome {
 namespace {

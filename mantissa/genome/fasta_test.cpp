@@ -1,5 +1,7 @@
 #include "mantissa/genome/fasta.h"
 
+#include <sys/stat.h>
+
 #include <map>
 #include <string>
 #include <vector>
@@ -8,8 +10,9 @@
 #include <htslib/bgzf.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
 #include "mantissa/base/random.h"
-#include "mantissa/genome/test_support.h"
+#include "mantissa/base/scratch_folder.h"
 
 namespace mantissa::genome {
 namespace {
@@ -188,6 +191,7 @@ TEST(Fasta, RefusesCutOffAndDamagedCompressedFiles) {
   std::string damaged = bgzip;
   damaged[bgzip.size() / 2] ^= 0x40;
   EXPECT_THAT(error("damaged.bgz", damaged), HasSubstr("damaged"));
+  EXPECT_THAT(error("begun.gz", gzip.substr(0, 9)), HasSubstr("a gzip file that is cut off"));
   damaged = gzip;
   damaged[gzip.size() / 2] ^= 0x40;
   EXPECT_THAT(error("damaged.gz", damaged), HasSubstr("damaged"));
@@ -200,6 +204,15 @@ TEST(Fasta, NamesAMissingFileAndAFolder) {
             "fasta " + missing.string() + ": no such file; check the path");
   EXPECT_EQ(message_of<IoError>([&] { read(folder.path()); }),
             "fasta " + folder.path().string() + ": is a folder; name a FASTA file");
+}
+
+TEST(Fasta, DoesNotWaitForTheWriterOfAPipe) {
+  const ScratchFolder folder;
+  const auto pipe = folder.path() / "pipe.fa";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(
+      message_of<IoError>([&] { read(pipe); }),
+      "fasta " + pipe.string() + ": is a pipe or a device; write the sequences to a file first");
 }
 
 TEST(Fasta, RefusesAnEmptyFile) {

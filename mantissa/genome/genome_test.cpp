@@ -5,8 +5,9 @@
 #include <gmock/gmock.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
 #include "mantissa/base/random.h"
-#include "mantissa/genome/test_support.h"
+#include "mantissa/base/scratch_folder.h"
 
 namespace mantissa::genome {
 namespace {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
 #include "mantissa/genome/genome.h"
-#include "mantissa/genome/test_support.h"
 
 namespace mantissa::genome {
 namespace {

@@ -7,9 +7,10 @@
 #include <gmock/gmock.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
 #include "mantissa/base/random.h"
+#include "mantissa/base/scratch_folder.h"
 #include "mantissa/genome/alphabet.h"
-#include "mantissa/genome/test_support.h"
 
 namespace mantissa::genome {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/genome/test_support.h"
+#include "mantissa/base/message_of.h"
 
 namespace mantissa::genome {
 namespace {

@@ -23,7 +23,6 @@
 namespace mantissa::models {
 namespace {
 
-constexpr double kInitialDeviation = 0.02;
 constexpr double kNormEpsilon = 1e-5;
 constexpr uint64_t kInitStream = 0x696e6974;  // one stream per parameter from here on
 
@@ -36,6 +35,11 @@ at::Tensor normal_parameter(std::initializer_list<int64_t> shape, double deviati
     values[i] = static_cast<float>(deviation * random.normal());
   }
   return parameter.requires_grad_();
+}
+
+// (out, in) -> what keeps the variance of `in` inputs of variance one.
+at::Tensor weight(int64_t out, int64_t in, double scale, uint64_t seed, uint64_t index) {
+  return normal_parameter({out, in}, scale / std::sqrt(static_cast<double>(in)), seed, index);
 }
 
 // FP32 from a 16-bit format; FP32 and double as they are.
@@ -64,21 +68,20 @@ void check(const TransformerOptions& o) {
 Transformer::Transformer(const TransformerOptions& options, uint64_t seed) : options_(options) {
   check(options);
   const int64_t d = options.width;
-  const double residual_deviation =
-      kInitialDeviation / std::sqrt(2.0 * static_cast<double>(options.layers));
+  const double residual_scale = 1 / std::sqrt(2.0 * static_cast<double>(options.layers));
   uint64_t index = 0;
   const auto norm = [d] {
     return Norm{at::ones({d}).requires_grad_(), at::zeros({d}).requires_grad_()};
   };
-  embedding_ = normal_parameter({options.vocabulary, d}, kInitialDeviation, seed, index++);
+  embedding_ = weight(options.vocabulary, d, 1, seed, index++);  // `in` is of the tied head
   for (int64_t layer = 0; layer < options.layers; ++layer) {
     Block block;
     block.attention_norm = norm();
-    block.qkv = normal_parameter({3 * d, d}, kInitialDeviation, seed, index++);
-    block.out = normal_parameter({d, d}, residual_deviation, seed, index++);
+    block.qkv = weight(3 * d, d, 1, seed, index++);
+    block.out = weight(d, d, residual_scale, seed, index++);
     block.mlp_norm = norm();
-    block.up = normal_parameter({options.mlp_ratio * d, d}, kInitialDeviation, seed, index++);
-    block.down = normal_parameter({d, options.mlp_ratio * d}, residual_deviation, seed, index++);
+    block.up = weight(options.mlp_ratio * d, d, 1, seed, index++);
+    block.down = weight(d, options.mlp_ratio * d, residual_scale, seed, index++);
     blocks_.push_back(std::move(block));
   }
   final_norm_ = norm();

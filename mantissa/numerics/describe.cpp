@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/nonfinite.h"
 #include "mantissa/numerics/exact.h"
 #include "mantissa/numerics/rounding.h"
 #include "mantissa/numerics/ulp.h"
@@ -93,8 +94,11 @@ Description describe_exact(Format format, const Exact& exact_value, std::string_
   Description d = describe_pattern(format, encode(format, exact_value));
   d.input = input;
   d.value = to_double(exact_value);
-  d.ulp = ulp(format, d.value);
-  const bool finite = std::isfinite(d.value) && std::isfinite(d.nearest);
+  d.ulp = exact_value.kind == Exact::Kind::finite ? ulp(format, d.value) : kNan;
+  d.is_overflow = exact_value.kind == Exact::Kind::finite && !std::isfinite(d.nearest);
+  // Not even a double has the error of a number such as 1e-400.
+  d.is_underflow = exact_value.significand != 0 && d.value == 0;
+  const bool finite = std::isfinite(d.value) && std::isfinite(d.nearest) && !d.is_underflow;
   d.error = finite ? d.nearest - d.value : kNan;
   d.relative_error = d.value == 0 ? kNan : std::abs(d.error / d.value);
   d.error_in_ulps = std::abs(d.error) / d.ulp;
@@ -132,11 +136,14 @@ std::string exponent_text(const Description& d) {
 }
 
 std::string error_text(const Description& d) {
+  if (d.is_overflow) {
+    return concat("overflow: the largest finite number is ", exact_decimal(info(d.format).max));
+  }
+  if (d.is_underflow) {
+    return "underflow: the number is smaller than any that a double can hold";
+  }
   if (std::isnan(d.error)) {
-    const bool overflow = std::isfinite(d.value) && !std::isfinite(d.nearest);
-    return overflow ? concat("overflow: the largest finite number is ",
-                             exact_decimal(info(d.format).max))
-                    : "none";
+    return "none";
   }
   if (d.error == 0) {
     return "0 (exact)";
@@ -154,13 +161,8 @@ std::string neighbour_text(Format format, uint32_t pattern) {
 }
 
 nlohmann::ordered_json json_number(double value) {
-  if (std::isnan(value)) {
-    return "nan";
-  }
-  if (std::isinf(value)) {
-    return value > 0 ? "inf" : "-inf";
-  }
-  return value;
+  const auto name = nonfinite_name(value);
+  return name ? nlohmann::ordered_json(*name) : nlohmann::ordered_json(value);
 }
 
 }  // namespace
@@ -179,8 +181,8 @@ Description describe(Format format, std::string_view text) {
   Description d = describe_pattern(format, pattern);
   d.input = text;
   d.value = d.nearest;
-  d.ulp = ulp(format, d.value);
   const bool finite = std::isfinite(d.value);
+  d.ulp = finite ? ulp(format, d.value) : kNan;
   d.error = finite ? 0.0 : kNan;
   d.relative_error = finite && d.value != 0 ? 0.0 : kNan;
   d.error_in_ulps = d.error;

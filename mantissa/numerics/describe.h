@@ -23,11 +23,13 @@ struct Description {
   uint32_t fraction_field = 0;
   // nearest - value, exact when the input is a double and in general to double precision; and its
   // size in units of |value| and of ulp. NaN when there is no error to speak of: for infinity,
-  // NaN, overflow, and relative to zero.
+  // NaN, overflow, underflow, and relative to zero.
   double error = 0.0;
   double relative_error = 0.0;
   double error_in_ulps = 0.0;
-  double ulp = 0.0;            // of `value`
+  double ulp = 0.0;            // of `value`; NaN for infinity and NaN
+  bool is_overflow = false;    // a finite input became infinity or NaN
+  bool is_underflow = false;   // an input that is not zero is zero even as a double
   uint32_t below_pattern = 0;  // the neighbours of `nearest`
   uint32_t above_pattern = 0;
   double below = 0.0;

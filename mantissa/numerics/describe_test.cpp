@@ -136,6 +136,22 @@ TEST(Describe, TextOfAnOverflowNamesTheLargestNumber) {
   EXPECT_THAT(text, testing::HasSubstr("  class     nan\n"));
 }
 
+TEST(Describe, ANumberBeyondAllDoublesOverflowsOrUnderflowsAsWell) {
+  EXPECT_THAT(to_text(describe(Format::fp16, "1e400")),
+              testing::HasSubstr("  error     overflow: the largest finite number is 65504\n"));
+  const Description tiny = describe(Format::fp16, "1e-400");
+  EXPECT_TRUE(std::isnan(tiny.error));
+  EXPECT_THAT(to_text(tiny), testing::HasSubstr("  error     underflow: "));
+}
+
+TEST(Describe, InfinityHasNoUlpAndNoError) {
+  for (const char* text : {"inf", "bits:0x7c00"}) {
+    EXPECT_THAT(to_text(describe(Format::fp16, text)),
+                testing::HasSubstr("  error     none\n  ulp       none\n"))
+        << text;
+  }
+}
+
 TEST(Describe, TextOfAnExactNumberAndOfZero) {
   EXPECT_THAT(to_text(describe(Format::fp16, "1.5")),
               testing::HasSubstr("  error     0 (exact)\n"));

@@ -1,6 +1,5 @@
 #include "mantissa/record/event.h"
 
-#include <cmath>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -8,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/nonfinite.h"
 
 namespace mantissa::record {
 namespace {
@@ -76,13 +76,8 @@ constexpr const char* kTypes[] = {"run_start",        "step",    "evaluation",
 static_assert(std::size(kTypes) == std::variant_size_v<Event>);
 
 ordered_json json_of(double value) {
-  if (std::isnan(value)) {
-    return "nan";
-  }
-  if (std::isinf(value)) {
-    return value > 0 ? "inf" : "-inf";
-  }
-  return value;
+  const auto name = nonfinite_name(value);
+  return name ? ordered_json(*name) : ordered_json(value);
 }
 
 ordered_json json_of(Level level) { return level == Level::info ? "info" : "warning"; }
@@ -125,15 +120,10 @@ class LineReader {
 
   void get(const char* key, double& field) const {
     const ordered_json& value = at(key);
-    if (value == "nan") {
-      field = std::numeric_limits<double>::quiet_NaN();
-    } else if (value == "inf" || value == "-inf") {
-      const double infinity = std::numeric_limits<double>::infinity();
-      field = value == "inf" ? infinity : -infinity;
-    } else {
-      require(value.is_number(), key, "a number");
-      field = value.get<double>();
-    }
+    const auto nonfinite =
+        value.is_string() ? nonfinite_value(value.get_ref<const std::string&>()) : std::nullopt;
+    require(value.is_number() || nonfinite, key, "a number");
+    field = nonfinite ? *nonfinite : value.get<double>();
   }
 
   void get(const char* key, bool& field) const {

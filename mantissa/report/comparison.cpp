@@ -34,10 +34,9 @@ int64_t total_peak(const Summary& run) {
 void check_comparable(const std::vector<Summary>& runs) {
   for (const Summary& run : runs) {
     const Summary& first = runs.front();
-    MANTISSA_CHECK(run.steps == first.steps && run.seed == first.seed && run.params == first.params,
-                   InvalidArgument, "compare: run ", run.precision, " has ", run.steps,
-                   " steps, seed ", run.seed, ", ", run.params, " parameters, run ",
-                   first.precision, " has ", first.steps, ", ", first.seed, ", ", first.params,
+    MANTISSA_CHECK(run.seed == first.seed && run.params == first.params, InvalidArgument,
+                   "compare: run ", run.precision, " has seed ", run.seed, " and ", run.params,
+                   " parameters, run ", first.precision, " ", first.seed, " and ", first.params,
                    "; compare runs that differ in precision only");
   }
 }
@@ -57,6 +56,9 @@ std::string comparison_table(const std::vector<Summary>& runs) {
     rows.push_back(std::move(row));
   };
   add("", [](const Summary& run) { return run.precision; });
+  add("steps", [](const Summary& run) {
+    return concat(run.steps, run.stopped_by == "patience" ? ", patience" : "");
+  });
   add("step time, median", [](const Summary& run) { return seconds_text(run.step_time_s); });
   add("tokens/s", [](const Summary& run) { return count_text(run.tokens_per_s); });
   add("peak tensor bytes", [](const Summary& run) { return bytes_text(total_peak(run)); });

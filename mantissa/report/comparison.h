@@ -9,9 +9,10 @@
 namespace mantissa::report {
 
 /// Runs of the same model, data and seed in several precisions as a text table: a column a run, a
-/// row a figure: median step time, tokens/s, peak tensor bytes by category, validation bits per
-/// base beside the Markov baseline, last scale, skipped steps. Throws InvalidArgument when the
-/// runs differ in steps, seed or number of parameters: they could not be compared.
+/// row a figure: steps (and whether patience ended them), median step time, tokens/s, peak tensor
+/// bytes by category, validation bits per base beside the Markov baseline, last scale, skipped
+/// steps. Throws InvalidArgument when the runs differ in seed or number of parameters: they could
+/// not be compared.
 MANTISSA_API std::string comparison_table(const std::vector<record::Summary>& runs);
 
 }  // namespace mantissa::report

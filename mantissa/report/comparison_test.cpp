@@ -30,6 +30,7 @@ TEST(Comparison, HasAColumnARunAndARowAFigure) {
   const std::string table = comparison_table({example("fp32"), example("fp16")});
   EXPECT_EQ(table,
             "                          fp32     fp16\n"
+            "steps                      100      100\n"
             "step time, median      12.5 ms  12.5 ms\n"
             "tokens/s                 81.9k    81.9k\n"
             "peak tensor bytes      64.0 kB  64.0 kB\n"
@@ -50,9 +51,17 @@ TEST(Comparison, ShowsADashWhereNothingIsHeldOut) {
   EXPECT_THAT(comparison_table({run}), ::testing::HasSubstr("validation, bits/base        -"));
 }
 
+TEST(Comparison, SaysThatPatienceEndedARun) {
+  record::Summary early = example("bf16");
+  early.steps = 50;
+  early.stopped_by = "patience";
+  EXPECT_THAT(comparison_table({example("fp32"), early}),
+              ::testing::HasSubstr("steps                     100  50, patience\n"));
+}
+
 TEST(Comparison, RefusesRunsThatDifferInMoreThanPrecision) {
   record::Summary other = example("bf16");
-  other.steps = 50;
+  other.seed = 2;
   EXPECT_THAT(
       [&] {
         comparison_table({example("fp32"), other});

@@ -12,6 +12,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/process_memory.h"
 
 namespace mantissa::tensor::memory {
 namespace {
@@ -30,6 +31,20 @@ static_assert(sizeof(Header) == 64, "the alignment of tensors must stay");
 // for a few additions, next to an allocation that costs more.
 class Ledger {
  public:
+  // Before the memory is asked for: what add() is going to count.
+  void require_room(int64_t size_bytes) {
+    const std::lock_guard lock(mutex_);
+    if (total_ + size_bytes < unchecked_from_) {
+      return;
+    }
+    const auto limit = process_memory_limit_bytes();
+    MANTISSA_CHECK(!limit || total_ + size_bytes <= *limit, Error, "memory: ", size_bytes,
+                   " bytes asked for, with ", total_, " bytes in tensors, and the system can give ",
+                   "this process ", *limit,
+                   " in all; use a smaller train.microbatch, model or context");
+    unchecked_from_ = total_ + size_bytes + kCheckEveryBytes;
+  }
+
   void add(Category category, int64_t size_bytes) {
     const std::lock_guard lock(mutex_);
     live_.by_category[static_cast<size_t>(category)] += size_bytes;
@@ -75,7 +90,10 @@ class Ledger {
     }
   }
 
+  static constexpr int64_t kCheckEveryBytes = int64_t{64} << 20;
+
   std::mutex mutex_;
+  int64_t unchecked_from_ = kCheckEveryBytes;
   Bytes live_;
   Bytes peak_;
   int64_t total_ = 0;
@@ -108,6 +126,7 @@ class CountingAllocator : public c10::Allocator {
     if (size_bytes == 0) {
       return {nullptr, nullptr, &release, at::kCPU};
     }
+    ledger().require_room(static_cast<int64_t>(size_bytes));
     c10::DataPtr inner = wrapped_->allocate(size_bytes + sizeof(Header));
     const c10::DeleterFnPtr deleter = inner.get_deleter();
     void* begin = inner.get();

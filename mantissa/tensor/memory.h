@@ -34,6 +34,10 @@ MANTISSA_API std::string_view name_of(Category category);
 /// Puts a counting allocator around LibTorch's allocator of CPU tensors, whichever that is. Call
 /// it once, before there are tensors and threads; a later call does nothing. Tensors that exist
 /// already are not counted. Each allocation takes 64 bytes more, which are not counted either.
+///
+/// From then on an allocation with which the tensors would outgrow what the system can give (see
+/// process_memory_limit_bytes) throws Error, one line, instead of letting the system kill the
+/// process. It asks the system when the live bytes have grown by 64 MiB.
 MANTISSA_API void install_counting_allocator();
 MANTISSA_API bool is_counting();
 

@@ -1,5 +1,6 @@
 #include "mantissa/tensor/memory.h"
 
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -8,15 +9,20 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/CPUAllocator.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/process_memory.h"
 #include "mantissa/base/random.h"
 
 namespace mantissa::tensor::memory {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 // Lives from before the installation to the end of the process: its bytes are never counted, and
 // freeing it after main() must not crash.
@@ -294,6 +300,18 @@ TEST_F(MemoryTest, NamesAreThoseOfTheSummary) {
   const std::map<std::string, int64_t> names = live_bytes().by_name();
   EXPECT_EQ(names.size(), 5U);
   EXPECT_EQ(names.at("other"), live_bytes().of(Category::other));
+}
+
+TEST_F(MemoryTest, MoreThanTheSystemCanGiveIsRefusedInOneLine) {
+  const std::optional<int64_t> limit = process_memory_limit_bytes();
+  if (!limit) {
+    GTEST_SKIP() << "this system does not tell how much memory it has";
+  }
+  EXPECT_THAT([&] { (void)at::empty({2 * *limit}, at::kByte); },
+              ThrowsMessage<Error>(HasSubstr("use a smaller train.microbatch, model or context")));
+  EXPECT_EQ(live_total(), 0);
+  const at::Tensor small = at::empty({100});  // and the next one is served
+  EXPECT_EQ(live_total(), 400);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 
+#include "mantissa/base/error.h"
 #include "mantissa/train/tiny_run_test.h"
 
 namespace mantissa::train {

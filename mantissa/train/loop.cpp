@@ -115,6 +115,7 @@ void Loop::restore() {
   seed_generator();
   if (!checkpoint::has_checkpoint(folder_->checkpoints())) {
     open_record();
+    markov_bits_ = markov_bits_per_base(data_, data_.split.validation);
     return;
   }
   const checkpoint::Loaded loaded = checkpoint::read_latest(folder_->checkpoints());
@@ -123,6 +124,11 @@ void Loop::restore() {
   learner_.load_state_dict(state.under("learner"));
   loader_->load_state_dict(state.under("loader"));
   progress_.load_state_dict(state.under("progress"));
+  markov_bits_ = state.real("markov_bits_per_base");
+  if (progress_.best_step == progress_.step) {
+    // The process may have died between writing this checkpoint and marking it.
+    checkpoint::mark_best(folder_->checkpoints(), progress_.step);
+  }
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   {
     const std::lock_guard<std::mutex> lock(generator.mutex());
@@ -232,6 +238,7 @@ void Loop::save() {
   content.state.merge("learner", learner_.state_dict());
   content.state.merge("loader", loader_->state_dict());
   content.state.set("genome", data_.fingerprint);
+  content.state.set("markov_bits_per_base", markov_bits_);
   content.state.merge("progress", progress_.state_dict());
   {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
@@ -289,7 +296,6 @@ LoopOutcome Loop::run(RunFolder folder) {
     at::set_num_threads(static_cast<int>(config_.train.threads));
   }
   restore();
-  markov_bits_ = markov_bits_per_base(data_, data_.split.validation);
   for (;;) {
     if (validation_is_due() && !is_stopped()) {
       validate();

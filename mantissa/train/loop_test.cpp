@@ -3,6 +3,7 @@
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 
+#include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/checkpoint/reader.h"
 #include "mantissa/ops/install_cpu_kernels.h"
@@ -77,6 +78,23 @@ TEST_F(LoopTest, TheRecordHasEachStepOnceAfterAResume) {
     }
   }
   EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+}
+
+TEST_F(LoopTest, ABestCheckpointThatAKillLeftUnmarkedIsMarkedByTheResume) {
+  std::atomic<int> stop{0};
+  LoopOptions options;
+  options.stop = &stop;
+  options.observe = [&stop](const record::Event& event) {
+    if (std::holds_alternative<record::CheckpointSaved>(event)) {
+      stop = 1;
+    }
+  };
+  start_run(config(), root_ / "a", options);
+  const std::filesystem::path checkpoints = root_ / "a" / "checkpoints";
+  ASSERT_EQ(checkpoint::read_best(checkpoints).checkpoint.step, 4);
+  std::filesystem::remove(checkpoints / "best");  // as after a kill between writing and marking
+  EXPECT_EQ(resume_run(root_ / "a", options).ending, Ending::interrupted);
+  EXPECT_EQ(checkpoint::read_best(checkpoints).checkpoint.step, 4);
 }
 
 TEST_F(LoopTest, ARunWithoutACheckpointStartsAgain) {

@@ -1,13 +1,10 @@
 #include "mantissa/train/run_config.h"
 
-#include <unistd.h>
-
-#include <fstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/scratch_folder.h"
 #include "mantissa/train/run_config_keys.h"
 
 namespace mantissa::train {
@@ -18,21 +15,11 @@ using ::testing::ThrowsMessage;
 
 class RunConfigTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() /
-              concat("mantissa_run_config_", ::getpid(), "_",
-                     ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   RunConfig load(const std::string& text, const std::vector<Setting>& settings = {}) {
-    const std::filesystem::path file = folder_ / "run.toml";
-    std::ofstream(file) << text;
-    return load_run_config(file, settings);
+    return load_run_config(folder_.write("run.toml", text), settings);
   }
 
-  std::filesystem::path folder_;
+  ScratchFolder folder_;
 };
 
 constexpr const char* kMinimal = "[data]\nfasta = \"lambda.fa\"\n";
@@ -182,8 +169,8 @@ TEST_F(RunConfigTest, AKeyIsSetOnceOnTheCommandLine) {
 }
 
 TEST_F(RunConfigTest, APolicyFileBecomesTextAndMustNotContradictTheFormat) {
-  std::ofstream(folder_ / "own.toml") << "base = \"torch\"\n[rules]\nmm = \"fp32\"\n";
-  std::ofstream(folder_ / "bf16.toml") << "compute = \"bf16\"\n";
+  folder_.write("own.toml", "base = \"torch\"\n[rules]\nmm = \"fp32\"\n");
+  folder_.write("bf16.toml", "compute = \"bf16\"\n");
   const std::string section = std::string(kMinimal) + "[precision]\ncompute = \"fp16\"\npolicy = ";
   const RunConfig config = load(section + "\"own.toml\"\n");
   std::filesystem::remove(folder_ / "own.toml");

@@ -1,27 +1,18 @@
 #include "mantissa/train/run_folder.h"
 
-#include <unistd.h>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/base/scratch_folder.h"
 
 namespace mantissa::train {
 namespace {
 
 class RunFolderTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = std::filesystem::temp_directory_path() /
-            concat("mantissa_run_folder_", ::getpid(), "_",
-                   ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::remove_all(root_);
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-
-  std::filesystem::path root_;
+  ScratchFolder root_;
 };
 
 TEST_F(RunFolderTest, RefusesASecondRunInOneFolder) {

@@ -6,6 +6,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 
+#include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/train/assembly.h"

@@ -192,6 +192,40 @@ class CliTest(unittest.TestCase):
         self.assertEqual(json.loads(self.mantissa(*arguments).stdout), whole)
         self.fails(2, "holds a run with other settings", *arguments, "--set", "train.steps=13")
 
+    def test_a_full_disk_is_one_line_and_the_run_goes_on_once_there_is_room(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        # A disk of its own for this process, without root where the system allows it.
+        script = """
+            mount -t tmpfs -o size=%s none disk || exit 99
+            "$1" train "$2" --out disk/a 2> err; echo $? > code
+            mount -o remount,size=64m disk
+            "$1" train --resume disk/a 2> err2; echo $? > code2
+            "$1" eval disk/a --json > eval
+        """
+        whole = json.loads(self.mantissa("train", self.run_file, "--out", "whole", "--json").stdout)
+        size = sum(path.stat().st_size for path in (self.folder / "whole").rglob("*") if path.is_file())
+        result = subprocess.run(
+            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script % (size // 2), "sh",
+             MANTISSA, self.run_file], cwd=self.folder, capture_output=True, text=True, timeout=120)
+        if result.returncode != 0 and not (self.folder / "code").exists():
+            self.skipTest("this system gives no mount namespace: " + result.stderr.strip())
+        self.assertEqual((self.folder / "code").read_text().strip(), "1")
+        last = (self.folder / "err").read_text().strip().splitlines()[-1]
+        self.assertIn("No space left on device", last)
+        self.assertIn("free some space", last)
+        self.assertEqual((self.folder / "code2").read_text().strip(), "0", (self.folder / "err2").read_text())
+        bits = json.loads((self.folder / "eval").read_text())["validation"]["bits_per_base"]
+        self.assertAlmostEqual(bits, whole["bits_per_base"], places=12)
+
+    def test_a_model_larger_than_the_memory_is_one_line(self):
+        self.fails(1, "use a smaller train.microbatch, model or context", "train", self.run_file,
+                   "--set", "model.width=1000000", "--out", "a")
+
+    def test_a_pipe_as_genome_is_refused(self):
+        os.mkfifo(self.folder / "pipe.fa")
+        self.fails(1, "is a pipe or a device", "train", self.run_file, "--set", "data.fasta=pipe.fa", "--out", "a")
+
     def test_a_refused_run_can_be_corrected_in_the_same_folder(self):
         self.fails(2, "policy", "train", self.run_file, "--out", "a", "--policy", "nope")
         self.mantissa("train", self.run_file, "--out", "a")
@@ -199,6 +233,10 @@ class CliTest(unittest.TestCase):
     def test_a_diverged_run_is_a_failure(self):
         result = self.mantissa("train", self.run_file, "--precision", "fp16", "--set", "optim.lr=1e5", code=1)
         self.assertIn("diverged", result.stderr)
+        result = self.mantissa("compare", self.run_file, "--precisions", "fp16", "--out", "cmp",
+                               "--set", "optim.lr=1e5", code=1)
+        self.assertIn("diverged", result.stderr)
+        self.assertIn("fp16", result.stdout)
 
     def test_output_that_cannot_be_written_is_a_failure(self):
         for arguments in (["--help"], ["doctor"], ["numerics", "bf16", "1"]):

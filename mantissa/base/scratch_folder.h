@@ -3,18 +3,19 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
 
 #include <gtest/gtest.h>
 
-namespace mantissa::genome {
+namespace mantissa {
 
-// A folder of a test's own, removed at its end.
+// For tests: a folder of a test's own on the real disk, removed at its end.
 class ScratchFolder {
  public:
   ScratchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "genome-XXXXXX").string();
+    std::string name = (std::filesystem::temp_directory_path() / "mantissa-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) {
       ADD_FAILURE() << "no folder " << name;
     }
@@ -29,13 +30,17 @@ class ScratchFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  std::filesystem::path write(const std::string& name, std::string_view content) const {
+  std::filesystem::path operator/(const std::filesystem::path& name) const { return path_ / name; }
+
+  // Makes the folders in `name` too.
+  std::filesystem::path write(const std::filesystem::path& name, std::string_view content) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream out(path_ / name, std::ios::binary);
     out << content;
     return path_ / name;
   }
 
-  std::string read(const std::string& name) const {
+  std::string read(const std::filesystem::path& name) const {
     std::ifstream in(path_ / name, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
@@ -44,17 +49,4 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-// What `call` throws, with the kind checked.
-template <typename Kind, typename Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const Kind& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    return std::string("another kind: ") + error.what();
-  }
-  return "nothing thrown";
-}
-
-}  // namespace mantissa::genome
+}  // namespace mantissa

@@ -1,0 +1,20 @@
+#include "mantissa/cli/divergence.h"
+
+#include <cmath>
+#include <iostream>
+
+namespace mantissa::cli {
+
+bool report_divergence(const train::RunConfig& config, const train::LoopOutcome& outcome,
+                       const std::filesystem::path& folder) {
+  if (config.data.validation.empty() || std::isfinite(outcome.summary.bits_per_base) ||
+      outcome.summary.steps == 0 || outcome.ending == train::Ending::interrupted) {
+    return false;
+  }
+  std::cerr << "mantissa: the last validation is " << outcome.summary.bits_per_base
+            << ": the run diverged; lower optim.lr, or see which step went wrong in "
+            << (folder / "record.jsonl").string() << "\n";
+  return true;
+}
+
+}  // namespace mantissa::cli
