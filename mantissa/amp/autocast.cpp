@@ -3,12 +3,14 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "mantissa/amp/compiled_policy.h"
+#include "mantissa/amp/parameter_formats.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::amp {
 namespace {
 
 thread_local const CompiledPolicy* active = nullptr;
+thread_local const ParameterFormats* active_formats = nullptr;
 thread_local int depth = 0;  // of nested regions
 
 // The autocast keys of devices are excluded, except while at::autocast is on.
@@ -24,33 +26,50 @@ const CompiledPolicy& checked(const Policy& policy) {
   return compiled(policy);
 }
 
+const CompiledPolicy& without_parameters(const Policy& policy) {
+  MANTISSA_CHECK(policy.parameters.empty(), InvalidArgument, "autocast: policy ", policy.base,
+                 " has a format for the parameters \"", policy.parameters.begin()->first,
+                 "\"; pass the amp::ParameterFormats of your model to the region as well");
+  return checked(policy);
+}
+
 }  // namespace
 
 const CompiledPolicy* active_compiled_policy() { return active; }
 
-Autocast::Autocast(const Policy& policy) : Autocast(&checked(policy)) {}
+const ParameterFormats* active_parameter_formats() { return active_formats; }
 
-Autocast::Autocast(const CompiledPolicy* policy)
+Autocast::Autocast(const Policy& policy) : Autocast(&without_parameters(policy), nullptr) {}
+
+Autocast::Autocast(const Policy& policy, const ParameterFormats& formats)
+    : Autocast(&checked(policy), formats.has_own() ? &formats : nullptr) {}
+
+Autocast::Autocast(const CompiledPolicy* policy, const ParameterFormats* formats)
     : outer_policy_(active),
+      outer_formats_(active_formats),
       outer_included_(c10::impl::tls_is_dispatch_key_included(kAutocastKey)),
       outer_excluded_(c10::impl::tls_is_dispatch_key_excluded(kAutocastKey)) {
   const bool on = policy != nullptr;
   active = policy;
+  active_formats = formats;
   ++depth;
   c10::impl::tls_set_dispatch_key_included(kAutocastKey, on);
   c10::impl::tls_set_dispatch_key_excluded(kAutocastKey, !on);
 }
 
-Autocast Autocast::disabled() { return Autocast(nullptr); }
+Autocast Autocast::disabled() { return {nullptr, nullptr}; }
 
 Autocast::~Autocast() {
   active = outer_policy_;
+  active_formats = outer_formats_;
   c10::impl::tls_set_dispatch_key_included(kAutocastKey, outer_included_);
   c10::impl::tls_set_dispatch_key_excluded(kAutocastKey, outer_excluded_);
   if (--depth == 0) {
     clear_cast_cache();
   }
 }
+
+void prepare(const Policy& policy) { (void)compiled(policy); }
 
 const Policy* active_policy() { return active == nullptr ? nullptr : &active->policy; }
 

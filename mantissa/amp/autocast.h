@@ -8,6 +8,7 @@
 namespace mantissa::amp {
 
 struct CompiledPolicy;
+class ParameterFormats;
 
 /// A region of this thread in which `policy` decides the precision of each operation, on every
 /// device. Regions nest; the innermost one rules. Close it before backward(): each backward
@@ -27,10 +28,13 @@ struct CompiledPolicy;
 /// A parameter is cast once a region: see clear_cast_cache().
 class MANTISSA_API Autocast {
  public:
-  /// Throws InvalidArgument for a policy that parse_policy would refuse and inside a region of
-  /// at::autocast, whose casts would come on top; Unsupported when another library has taken the
-  /// dispatch key AutocastIPU.
+  /// Throws InvalidArgument for a policy that parse_policy would refuse, for one with entries for
+  /// parameters, which need to be known, and inside a region of at::autocast, whose casts would
+  /// come on top; Unsupported when another library has taken the dispatch key AutocastIPU.
   explicit Autocast(const Policy& policy);
+
+  /// With what the policy says of parameters. `formats` must outlive the region.
+  Autocast(const Policy& policy, const ParameterFormats& formats);
 
   /// A region without casts inside another; 16-bit tensors stay 16-bit.
   ///
@@ -43,12 +47,17 @@ class MANTISSA_API Autocast {
   Autocast& operator=(const Autocast&) = delete;
 
  private:
-  explicit Autocast(const CompiledPolicy* policy);
+  Autocast(const CompiledPolicy* policy, const ParameterFormats* formats);
 
   const CompiledPolicy* outer_policy_;
+  const ParameterFormats* outer_formats_;
   bool outer_included_;
   bool outer_excluded_;
 };
+
+/// Compiles a policy, as its first region would: before threads start. Throws as Autocast does for
+/// a policy that is not valid.
+MANTISSA_API void prepare(const Policy& policy);
 
 /// The policy of this thread's region; null outside of regions and in a disabled one.
 MANTISSA_API const Policy* active_policy();

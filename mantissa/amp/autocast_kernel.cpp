@@ -5,6 +5,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "mantissa/amp/cast_cache.h"
+#include "mantissa/amp/parameter_formats.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::amp {
@@ -23,7 +24,7 @@ at::Tensor cast(const at::Tensor& tensor, at::ScalarType dtype) {
   if (!eligible(tensor) || tensor.scalar_type() == dtype) {
     return tensor;
   }
-  return cast_through_cache(tensor, dtype);
+  return cast_through_cache(tensor, dtype, active_compiled_policy()->sums_gradients_in_fp32);
 }
 
 // As in torch, an optional argument, such as a bias, follows the others.
@@ -49,6 +50,31 @@ at::ScalarType wider(at::ScalarType a, at::ScalarType b) {
     return at::kFloat;  // neither of BFloat16 and Half holds the other
   }
   return size_a > size_b ? a : b;
+}
+
+template <typename Visit>
+void for_each_tensor(const c10::IValue& argument, const Visit& visit) {
+  if (argument.isTensor()) {
+    visit(argument.toTensor());
+  } else if (argument.isList()) {
+    for (const c10::IValue& element : argument.toListRef()) {
+      if (element.isTensor()) {
+        visit(element.toTensor());
+      }
+    }
+  }
+}
+
+// Results of FP32 in the compute format.
+void lower_results(const c10::OperatorHandle& operation, at::ScalarType compute,
+                   torch::jit::Stack* stack) {
+  const auto results = static_cast<int64_t>(operation.schema().returns().size());
+  for (auto result = stack->end() - results; result != stack->end(); ++result) {
+    if (result->isTensor() && result->toTensor().defined() &&
+        result->toTensor().scalar_type() == at::kFloat) {
+      *result = result->toTensor().to(compute);
+    }
+  }
 }
 
 // The elements are looked at in place, because copying a list costs more than a call.
@@ -124,16 +150,20 @@ void AutocastKernel::operator()(const c10::OperatorHandle& operation, c10::Dispa
   const Arguments arguments(stack->end() - static_cast<int64_t>(num_arguments_), stack->end());
   switch (rule) {
     case Rule::lower:
-      cast_arguments(arguments, policy->compute);
+      cast_arguments(arguments, lower_dtype(arguments, compute_dtype(*policy)));
       break;
     case Rule::fp32:
       cast_arguments(arguments, at::kFloat);
       break;
     case Rule::widest:
-      cast_arguments(arguments, widest_dtype(arguments, policy->compute));
+      cast_arguments(arguments, widest_dtype(operation, arguments, *policy));
       break;
     case Rule::fp32_output:
       call_with_fp32_output(operation, stack);
+      return;
+    case Rule::lower_output:
+      operation.callBoxed(stack);
+      lower_results(operation, compute_dtype(*policy), stack);
       return;
     case Rule::banned:
       throw_banned(operation);
@@ -155,22 +185,40 @@ void AutocastKernel::cast_arguments(Arguments arguments, at::ScalarType dtype) c
   }
 }
 
-at::ScalarType AutocastKernel::widest_dtype(Arguments arguments, at::ScalarType compute) const {
-  std::optional<at::ScalarType> widest;
-  const auto see = [&](const at::Tensor& tensor) {
-    if (eligible(tensor)) {
-      widest = wider(widest.value_or(tensor.scalar_type()), tensor.scalar_type());
-    }
-  };
-  for (const size_t position : deciding_positions_) {
-    const c10::IValue& argument = arguments[position];
-    if (argument.isTensor()) {
-      see(argument.toTensor());
-    } else {
-      for (const c10::IValue& element : argument.toListRef()) {
-        see(element.toTensor());
+// That of the rule, or the wider one of a parameter which has a format of its own.
+at::ScalarType AutocastKernel::lower_dtype(Arguments arguments, at::ScalarType compute) const {
+  const ParameterFormats* formats = active_parameter_formats();
+  if (formats == nullptr) {
+    return compute;
+  }
+  at::ScalarType dtype = compute;
+  for (const size_t position : cast_positions_) {
+    for_each_tensor(arguments[position], [&](const at::Tensor& tensor) {
+      if (const auto own = formats->own_dtype(tensor)) {
+        dtype = wider(dtype, *own);
       }
-    }
+    });
+  }
+  return dtype;
+}
+
+at::ScalarType AutocastKernel::widest_dtype(const c10::OperatorHandle& operation,
+                                            Arguments arguments,
+                                            const CompiledPolicy& policy) const {
+  const at::ScalarType compute = compute_dtype(policy);
+  std::optional<at::ScalarType> widest;
+  for (const size_t position : deciding_positions_) {
+    for_each_tensor(arguments[position], [&](const at::Tensor& tensor) {
+      if (!eligible(tensor)) {
+        return;
+      }
+      const at::ScalarType dtype = tensor.scalar_type();
+      MANTISSA_CHECK(policy.widens_foreign || dtype == compute || dtype == at::kFloat,
+                     InvalidArgument, "autocast: operation ",
+                     c10::toString(operation.operator_name()), " has an argument of ", dtype,
+                     " in a region of ", compute, "; cast it, or let the policy say foreign=widen");
+      widest = wider(widest.value_or(dtype), dtype);
+    });
   }
   return widest.value_or(compute);
 }

@@ -9,6 +9,7 @@
 #include <ATen/ThreadLocalState.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/binary_cross_entropy.h>
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/equal.h>
@@ -36,6 +37,7 @@
 
 #include "mantissa/amp/at_autocast_testing.h"
 #include "mantissa/base/error.h"
+#include "mantissa/tensor/scope.h"
 
 namespace mantissa::amp {
 namespace {
@@ -180,10 +182,14 @@ TEST(Autocast, WidestRuleCanBeGivenToAnyOperation) {
   EXPECT_EQ(at::masked_scatter(at::zeros({2, 2}), mask, bf16({2, 2})).scalar_type(), at::kFloat);
 }
 
-// at::autocast throws here.
-TEST(Autocast, WidestRuleAcceptsA16BitDtypeOtherThanThatOfThePolicy) {
-  const Autocast region(find_policy("torch-cpu"));
+// at::autocast throws, and so does the exact policy.
+TEST(Autocast, WidestRuleTakesA16BitDtypeOtherThanThatOfThePolicyWithForeignWiden) {
   const at::Tensor half = at::ones({2}, at::kHalf);
+  {
+    const Autocast exact(find_policy("torch-cpu"));
+    EXPECT_THROW((void)at::cat({half, half}), InvalidArgument);
+  }
+  const Autocast region(find_policy("torch-cpu foreign=widen"));
   EXPECT_EQ(at::cat({half, half}).scalar_type(), at::kHalf);
   EXPECT_EQ(at::cat({half, bf16({2})}).scalar_type(), at::kFloat);
 }
@@ -358,6 +364,38 @@ TEST(Autocast, AnOperationOfAUsersLibraryCanBeListed) {
   // As in torch, what may be left out does not decide: the bias follows x.
   EXPECT_EQ(dtypes_of_users_operation("torch " + name + "=widest"),
             "BFloat16 BFloat16 BFloat16 BFloat16 none");
+}
+
+TEST(Autocast, AScopeHasAComputeFormatOfItsOwn) {
+  const Autocast region(find_policy("torch scope:*filter=fp32"));
+  EXPECT_EQ(product_dtype(), at::kBFloat16);
+  {
+    const tensor::Scope block("blocks.0");
+    EXPECT_EQ(product_dtype(), at::kBFloat16);
+    const tensor::Scope filter("filter");
+    EXPECT_EQ(product_dtype(), at::kFloat);
+    const tensor::Scope mlp("mlp");
+    EXPECT_EQ(product_dtype(), at::kFloat);
+  }
+  EXPECT_EQ(product_dtype(), at::kBFloat16);
+}
+
+TEST(Autocast, AnExpandedTensorIsCastOnceAndItsGradientIsWhole) {
+  const at::Tensor small = at::randn({4, 2});
+  const at::Tensor x = small.clone().requires_grad_();
+  const at::Tensor w = at::randn({1000, 2, 1});
+  at::Tensor loss;
+  {
+    const Autocast region(find_policy("torch"));
+    loss = at::bmm(x.expand({1000, 4, 2}), w).sum();
+  }
+  loss.backward();
+  const at::Tensor plain = small.clone().requires_grad_();
+  at::bmm(plain.expand({1000, 4, 2}).to(at::kBFloat16), w.to(at::kBFloat16))
+      .to(at::kFloat)
+      .sum()
+      .backward();
+  EXPECT_TRUE(at::equal(x.grad(), plain.grad()));
 }
 
 TEST(Autocast, PolicyCanKeepFftsInFp32) {

@@ -1,10 +1,15 @@
 #include "mantissa/amp/cast_cache.h"
 
+#include <memory>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 
+#include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/hash.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
 #include "mantissa/amp/autocast.h"
 #include "mantissa/tensor/dtype.h"
@@ -63,25 +68,91 @@ bool cacheable(const at::Tensor& tensor, at::ScalarType dtype) {
          tensor.is_leaf() && !tensor.is_view() && !tensor.is_inference() && tensor.has_storage();
 }
 
+// The backward of a cast whose numbers come from elsewhere.
+class CastBackward : public torch::autograd::Node {
+ public:
+  explicit CastBackward(at::ScalarType source) : source_(source) {}
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    const at::Tensor& gradient = gradients[0];
+    return {gradient.defined() ? gradient.to(source_) : gradient};
+  }
+
+  std::string name() const override { return "mantissa::CastBackward"; }
+
+ private:
+  at::ScalarType source_;
+};
+
+// LibTorch 2.11 counts references to nodes outside of them, 2.13 inside.
+using NodePointer = std::decay_t<decltype(std::declval<at::Tensor>().grad_fn())>;
+
+template <typename Node, typename Argument>
+NodePointer make_node(Argument argument) {
+  if constexpr (std::is_same_v<NodePointer, std::shared_ptr<torch::autograd::Node>>) {
+    return std::make_shared<Node>(argument);
+  } else {
+    return c10::make_intrusive<Node>(argument);
+  }
+}
+
+// `numbers`, a tensor without history, as the recorded cast of `source`.
+at::Tensor recorded_cast(const at::Tensor& source, at::Tensor numbers) {
+  if (at::GradMode::is_enabled() && source.requires_grad()) {
+    const NodePointer node = make_node<CastBackward>(source.scalar_type());
+    node->set_next_edges(torch::autograd::collect_next_edges(source));
+    torch::autograd::set_history(numbers, node);
+  }
+  return numbers;
+}
+
+bool is_expanded(const at::Tensor& tensor) {
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.stride(i) == 0 && tensor.size(i) > 1) {
+      return true;
+    }
+  }
+  return false;
+}
+
+at::Tensor cast_expanded(const at::Tensor& tensor, at::ScalarType dtype) {
+  at::Tensor compact = tensor.detach();
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.stride(i) == 0 && tensor.size(i) > 1) {
+      compact = compact.narrow(i, 0, 1);
+    }
+  }
+  return recorded_cast(tensor, compact.to(dtype).expand(tensor.sizes()).variable_data());
+}
+
+at::Tensor cast_uncached(const at::Tensor& tensor, at::ScalarType dtype) {
+  return tensor.layout() == at::kStrided && is_expanded(tensor) ? cast_expanded(tensor, dtype)
+                                                                : tensor.to(dtype);
+}
+
 }  // namespace
 
-at::Tensor cast_through_cache(const at::Tensor& tensor, at::ScalarType dtype) {
+at::Tensor cast_through_cache(const at::Tensor& tensor, at::ScalarType dtype,
+                              bool sums_gradients_in_fp32) {
   ThreadCache& cache = thread_cache();
   if (!cacheable(tensor, dtype)) {
     ++cache.statistics.casts;
-    return tensor.to(dtype);
+    return cast_uncached(tensor, dtype);
   }
+  const auto use = [&](const at::Tensor& cast) {
+    return sums_gradients_in_fp32 ? recorded_cast(tensor, cast.variable_data()) : cast;
+  };
   const Key key(tensor.unsafeGetTensorImpl(), dtype);
   const auto found = cache.entries.find(key);
   if (found != cache.entries.end() && found->second.holds(tensor)) {
     ++cache.statistics.cache_hits;
-    return found->second.cast;
+    return use(found->second.cast);
   }
   ++cache.statistics.casts;
   const c10::InferenceMode recorded(false);  // turns grad mode on as well
   at::Tensor result = tensor.to(dtype);
   cache.entries.insert_or_assign(key, Entry(tensor, result));
-  return result;
+  return use(result);
 }
 
 CastStatistics cast_statistics() { return thread_cache().statistics; }

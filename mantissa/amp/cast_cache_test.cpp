@@ -1,5 +1,6 @@
 #include <functional>
 #include <thread>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
@@ -228,19 +229,65 @@ TEST(CastCache, AFreedWeightsAddressIsNotTakenForTheOld) {
   }
 }
 
-// As in torch: the uses share one cast, whose gradient is a BF16 sum. 256 + 1 = 256 in BF16.
-TEST(CastCache, TheGradientOfAWeightUsedManyTimesSumsIn16Bits) {
+// The gradient of a 1x1 weight that multiplies each of `inputs` in one region.
+float gradient_of_uses(const char* policy, const std::vector<float>& inputs) {
   const at::Tensor w = at::zeros({1, 1}).requires_grad_();
-  const at::Tensor x = at::ones({1, 1});
   at::Tensor total = at::zeros({1, 1});
   {
-    const Autocast region(find_policy("torch"));
-    for (int i = 0; i < 1000; ++i) {
-      total = total.add(at::mm(x, w).to(at::kFloat));
+    const Autocast region(find_policy(policy));
+    for (const float input : inputs) {
+      total = total.add(at::mm(at::full({1, 1}, input), w).to(at::kFloat));
     }
   }
   total.sum().backward();
-  EXPECT_EQ(w.grad().item<float>(), 256);
+  return w.grad().item<float>();
+}
+
+// As in torch: the uses share one cast, whose gradient is a BF16 sum. 256 + 1 = 256 in BF16.
+TEST(CastCache, TheGradientOfAWeightUsedManyTimesSumsIn16Bits) {
+  EXPECT_EQ(gradient_of_uses("torch", std::vector<float>(1000, 1)), 256);
+}
+
+TEST(CastCache, WithReduceFp32TheGradientOfAWeightUsedManyTimesIsWhole) {
+  EXPECT_EQ(gradient_of_uses("torch reduce=fp32", std::vector<float>(1000, 1)), 1000);
+  std::vector<float> large_then_small(8, 1);
+  large_then_small.insert(large_then_small.end(), 512, 0x1p-9F);
+  EXPECT_EQ(gradient_of_uses("torch reduce=fp32", large_then_small), 9);
+  EXPECT_EQ(gradient_of_uses("torch-fixed compute=fp16", std::vector<float>(5000, 1)), 5000);
+}
+
+TEST(CastCache, WithReduceFp32UsesShareTheNumbers) {
+  const at::Tensor w = weight();
+  const at::Tensor x = at::ones({2, 2}, at::kBFloat16);
+  const Autocast region(find_policy("torch-fixed"));
+  const CastStatistics five = counted([&] {
+    for (int i = 0; i < 5; ++i) {
+      at::mm(x, w);
+    }
+  });
+  EXPECT_EQ(five.casts, 1);
+  EXPECT_EQ(five.cache_hits, 4);
+  EXPECT_EQ(cast_cache_bytes(), 4 * 2);
+}
+
+TEST(CastCache, WithReduceFp32APassWithoutGradLeavesTheGradientWhole) {
+  const at::Tensor w = weight();
+  const at::Tensor x = at::ones({2, 2}, at::kBFloat16);
+  at::Tensor loss;
+  {
+    const Autocast region(find_policy("torch-fixed"));
+    {
+      const at::NoGradGuard no_grad;
+      EXPECT_FALSE(at::mm(x, w).requires_grad());
+    }
+    {
+      const c10::InferenceMode inference;
+      at::mm(x, w);
+    }
+    loss = at::mm(x, w).sum();
+  }
+  loss.backward();
+  EXPECT_TRUE(at::equal(w.grad(), at::full({2, 2}, 2.0F)));
 }
 
 }  // namespace

@@ -12,26 +12,55 @@
 #include "mantissa/amp/operations.h"
 #include "mantissa/base/error.h"
 #include "mantissa/tensor/dtype.h"
+#include "mantissa/tensor/scope.h"
 
 namespace mantissa::amp {
 namespace {
 
 class Registry {
  public:
+  at::ScalarType compute_dtype(const CompiledPolicy& policy) {
+    if (policy.policy.scopes.empty()) {
+      return policy.compute;
+    }
+    struct Memo {
+      const CompiledPolicy* policy = nullptr;
+      uint64_t scope_changes = 0;
+      at::ScalarType dtype{};
+      std::map<std::pair<const CompiledPolicy*, std::string>, at::ScalarType> all;
+    };
+    thread_local Memo memo;
+    if (memo.policy != &policy || memo.scope_changes != tensor::scope_changes()) {
+      const auto [entry, is_new] =
+          memo.all.try_emplace({&policy, tensor::current_scope()}, at::kFloat);
+      if (is_new) {
+        entry->second = tensor::dtype_of(compute_format(policy.policy, tensor::current_scope()));
+      }
+      memo.policy = &policy;
+      memo.scope_changes = tensor::scope_changes();
+      memo.dtype = entry->second;
+    }
+    return memo.dtype;
+  }
+
   const CompiledPolicy& compiled(const Policy& policy) {
     const std::lock_guard lock(mutex_);
     const auto known = policies_.find(policy);
     if (known != policies_.end()) {
       return known->second;
     }
-    const std::map<std::string, Rule> rules = resolved_rules(policy);
+    const std::map<std::string, ResolvedRule> rules = resolved_rules(policy);
     const OperationIndex operations;
     claim_key(operations);
-    CompiledPolicy result{policy, tensor::dtype_of(policy.compute), {}};
-    for (const auto& [operation, rule] : rules) {
+    CompiledPolicy result{policy,
+                          tensor::dtype_of(policy.compute),
+                          policy.fixes.contains(Fix::reduce),
+                          policy.fixes.contains(Fix::foreign),
+                          {}};
+    for (const auto& [operation, resolved] : rules) {
       const size_t number = number_of(operation, operations);
       result.rules.resize(std::max(result.rules.size(), number + 1), Rule::keep);
-      result.rules[number] = rule;
+      result.rules[number] = resolved.rule;
     }
     return policies_.emplace(policy, std::move(result)).first->second;
   }
@@ -94,6 +123,30 @@ class Registry {
 };
 
 }  // namespace
+
+at::ScalarType compute_dtype(const CompiledPolicy& policy) {
+  if (policy.policy.scopes.empty()) {
+    return policy.compute;
+  }
+  struct Memo {
+    const CompiledPolicy* policy = nullptr;
+    uint64_t scope_changes = 0;
+    at::ScalarType dtype{};
+    std::map<std::pair<const CompiledPolicy*, std::string>, at::ScalarType> all;
+  };
+  thread_local Memo memo;
+  if (memo.policy != &policy || memo.scope_changes != tensor::scope_changes()) {
+    const auto [entry, is_new] =
+        memo.all.try_emplace({&policy, tensor::current_scope()}, at::kFloat);
+    if (is_new) {
+      entry->second = tensor::dtype_of(compute_format(policy.policy, tensor::current_scope()));
+    }
+    memo.policy = &policy;
+    memo.scope_changes = tensor::scope_changes();
+    memo.dtype = entry->second;
+  }
+  return memo.dtype;
+}
 
 const CompiledPolicy& compiled(const Policy& policy) {
   // Never destroyed: other threads may still compute while static objects go.

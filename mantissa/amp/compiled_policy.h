@@ -20,7 +20,9 @@ inline constexpr c10::DispatchKey kAutocastKey = c10::DispatchKey::AutocastIPU;
 struct CompiledPolicy {
   Policy policy;
   at::ScalarType compute;
-  std::vector<Rule> rules;  // operations numbered later are not listed by this policy
+  bool sums_gradients_in_fp32;  // Fix::reduce
+  bool widens_foreign;          // Fix::foreign
+  std::vector<Rule> rules;      // operations numbered later are not listed by this policy
 
   Rule rule(size_t number) const { return number < rules.size() ? rules[number] : Rule::keep; }
 };
@@ -34,7 +36,14 @@ struct CompiledPolicy {
 /// another library uses the key.
 const CompiledPolicy& compiled(const Policy& policy);
 
+/// The dtype of `lower` rules in this thread's scope.
+at::ScalarType compute_dtype(const CompiledPolicy& policy);
+
 /// Of the region that this thread is in; null outside of regions and in a disabled one.
 const CompiledPolicy* active_compiled_policy();
+
+/// Likewise; null also where the policy has no entries for parameters.
+class ParameterFormats;
+const ParameterFormats* active_parameter_formats();
 
 }  // namespace mantissa::amp

@@ -1,10 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "mantissa/base/api.h"
 
@@ -14,13 +11,14 @@ namespace mantissa::amp {
 /// defined, of a floating-point dtype and not double; all others pass as they are. Casts are
 /// recorded by autograd, so that the gradient of an FP32 tensor is FP32.
 enum class Rule : uint8_t {
-  lower,        // eligible arguments are cast to the compute format of the policy
-  fp32,         // eligible arguments are cast to FP32
-  fp32_output,  // an eligible first argument stays, and a `dtype` that the caller left open is
-                // FP32; an operation without `dtype` is called by its overload which has one
-  widest,       // eligible arguments are cast to the widest dtype among them; FP16 with BF16: FP32
-  keep,         // as if not listed
-  banned,       // the call throws InvalidArgument
+  lower,         // eligible arguments are cast to the compute format of the policy
+  fp32,          // eligible arguments are cast to FP32
+  fp32_output,   // an eligible first argument stays, and a `dtype` that the caller left open is
+                 // FP32; an operation without `dtype` is called by its overload which has one
+  lower_output,  // arguments stay, results of FP32 are cast to the compute format
+  widest,        // eligible arguments are cast to the widest dtype among them; FP16 with BF16: FP32
+  keep,          // as if not listed
+  banned,        // the call throws InvalidArgument
 };
 
 /// The enumerator, as in policy files and messages.
@@ -29,17 +27,9 @@ MANTISSA_API std::string_view to_string(Rule rule);
 /// Throws InvalidArgument with the nearest valid name.
 MANTISSA_API Rule parse_rule(std::string_view name);
 
-/// One overload of one operation of ATen: `mm`, `softmax.int`.
 struct OpRule {
   std::string_view operation;
   Rule rule;
 };
-
-/// `torch`: the list that torch 2.13 uses on CUDA. `torch-cpu`: the one it uses on CPU, which
-/// shares 39 names with it. `fp32`: empty.
-MANTISSA_API std::vector<std::string> op_table_names();
-
-/// The table of that name; throws InvalidArgument with the nearest valid name.
-MANTISSA_API std::span<const OpRule> op_table(std::string_view name);
 
 }  // namespace mantissa::amp

@@ -63,6 +63,18 @@ std::vector<c10::OperatorHandle> OperationIndex::overloads(std::string_view name
   return result;
 }
 
+bool OperationIndex::has(std::string_view operation) const {
+  const std::string full = qualified(operation);
+  const size_t dot = full.find('.');
+  const std::string_view overload =
+      dot == std::string::npos ? std::string_view() : std::string_view(full).substr(dot + 1);
+  return std::any_of(names_.begin(), names_.end(), [&](const c10::OperatorName& name) {
+    return name.name == std::string_view(full).substr(0, dot) &&
+           (dot == std::string::npos || name.overload_name == overload ||
+            (overload == kUnnamed && name.overload_name.empty()));
+  });
+}
+
 void OperationIndex::throw_unknown(std::string_view operation, const std::string& name,
                                    std::string_view where) const {
   std::set<std::string> names;

@@ -8,6 +8,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "mantissa/amp/op_rules.h"
+#include "mantissa/base/api.h"
 
 namespace mantissa::amp {
 
@@ -18,7 +19,7 @@ std::string qualified(std::string_view operation);
 bool holds_tensors(const c10::TypePtr& type);
 
 /// The operations that LibTorch's dispatcher has when this is made.
-class OperationIndex {
+class MANTISSA_API OperationIndex {
  public:
   OperationIndex();
 
@@ -26,6 +27,9 @@ class OperationIndex {
   /// none. Throws InvalidArgument with the nearest valid name; `where` begins the message.
   std::vector<c10::OperatorHandle> find(std::string_view operation, Rule rule,
                                         std::string_view where) const;
+
+  /// Whether there is an operation of that name (a key of Policy::rules), with that overload.
+  bool has(std::string_view operation) const;
 
   /// The overload that `operation` becomes under Rule::fp32_output, or nothing when there is none:
   /// itself when it has an optional `dtype`, else the one with the same arguments and `dtype`.

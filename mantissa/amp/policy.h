@@ -1,6 +1,11 @@
 #pragma once
 
+#include <array>
+#include <compare>
+#include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,41 +16,101 @@
 
 namespace mantissa::amp {
 
-/// Which operation runs in which precision: a built-in table, the compute format of its `lower`
-/// rules, and changes to single operations. A plain value: it compares, prints and parses.
+/// A known deviation of torch's autocast, as a switch of a policy: off, it is as in torch.
+enum class Fix : uint8_t {
+  reduce,      // =fp32: the gradients of a parameter that a region uses many times add up in FP32
+               // (=compute: in the compute format, before the one cast back)
+  promote,     // =all: further operations that refuse mixed formats have rule widest (=listed)
+  foreign,     // =widen: `widest` takes a 16-bit format other than compute (=refuse: it throws)
+  losses,      // =fp32: also those losses whose parts alone are listed (=parts)
+  statistics,  // =fp32: mean, var, std and their like (=keep)
+  fft,         // =fp32: Fourier transforms (=keep)
+};
+
+inline constexpr std::array kFixes = {Fix::reduce, Fix::promote,    Fix::foreign,
+                                      Fix::losses, Fix::statistics, Fix::fft};
+
+/// `reduce`, and the words of its two values.
+struct FixWords {
+  std::string_view name;
+  std::string_view on;
+  std::string_view off;
+};
+
+MANTISSA_API FixWords words(Fix fix);
+
+/// Which operation runs in which precision, and in which formats parameters, outputs and sums are.
+/// A plain value: it compares, prints and parses.
 ///
-///     torch compute=bf16 mm=fp32 mylib::attention=lower
+///     torch-fixed compute=bf16 fft=keep mm=fp32 mylib::attention=lower
+///     torch compute=fp16 reduce=fp32 scope:blocks.*.filter=fp32 parameter:*.A_log=fp32
 ///
 /// A key of `rules` is `aten::mm` for all overloads of an operation, `aten::softmax.int` for one,
 /// `aten::mm.default` for the one without an overload name; a key with an overload goes first.
 /// In-place and `out=` forms keep the caller's dtypes and cannot be listed.
+///
+/// A key of `scopes` is a glob (base/glob.h) over paths of tensor::Scope, and holds for the scopes
+/// inside one that it matches: the compute format there. Of several the one with the most
+/// characters that are no wildcards decides.
+///
+/// A key of `parameters` is a glob over the names of parameters: the format in which such a
+/// parameter is kept, whatever `param` says, and into which no rule casts it: an operation with it
+/// runs in the wider of that and of what its rule says. Of several, as for scopes.
 struct Policy {
   std::string base = "torch";                         // one of policy_names()
   numerics::Format compute = numerics::Format::bf16;  // fp32, tf32 (both cast to Float), bf16, fp16
+  numerics::Format param = numerics::Format::fp32;    // of parameters: fp32, bf16, fp16
+  std::optional<numerics::Format> output;             // of what a model returns; as it is
+  std::set<Fix> fixes;                                // that are on
   std::map<std::string, Rule> rules;                  // over those of the base
+  std::map<std::string, numerics::Format> scopes;     // over those of the base
+  std::map<std::string, numerics::Format> parameters;  // over those of the base
 
   auto operator<=>(const Policy&) const = default;
 };
 
-/// `torch` and `torch-cpu`: the lists of torch 2.13 for CUDA and for CPU, each used here on every
-/// device, with compute=bf16. `fp32`: no casts.
+struct PolicySummary {
+  std::string name;
+  std::string summary;  // half a line
+};
+
+/// What can be a base.
+///   torch        the list of LibTorch's version for CUDA, used on every device: exact, faults too
+///   torch-cpu    the list of LibTorch's version for CPU, likewise
+///   torch-fixed  torch with every Fix on
+///   lean         torch-fixed with 16-bit results of norms, softmax and embeddings
+///   keras        mixed_bfloat16 and mixed_float16 of Keras 3
+///   apex-o1, apex-o2, apex-o3
+///   genomics     torch-fixed with implicit filters, positions and SSM parameters in FP32
+///   fp32         no casts
+MANTISSA_API std::vector<PolicySummary> shipped_policies();
 MANTISSA_API std::vector<std::string> policy_names();
 
-/// The text form, on one line; operations of ATen without their namespace.
+/// The text form, on one line; operations of ATen without their namespace. What is as in the base
+/// is left out, but for the compute format.
 MANTISSA_API std::string to_string(const Policy& policy);
 
-/// Reads the text form: a base, then `compute=FORMAT` and `OPERATION=RULE` in any order.
+/// Reads the text form: a base, then in any order `compute=FORMAT`, `param=FORMAT`,
+/// `output=FORMAT`, a Fix with one of its words, `OPERATION=RULE`, `scope:GLOB=FORMAT` and
+/// `parameter:GLOB=FORMAT`.
 /// An operation without a namespace is one of ATen; operations are looked up in LibTorch's
 /// dispatcher, so a library's own must be loaded. All that is unknown, given twice or without an
 /// effect throws InvalidArgument.
 MANTISSA_API Policy parse_policy(std::string_view text);
 
-/// The file form:
+/// The file form; all is optional:
 ///
-///     base = "torch"        # optional, as is compute
+///     base = "torch-fixed"
 ///     compute = "bf16"
+///     param = "fp32"
+///     output = "fp32"
+///     reduce = "fp32"       # and the other switches
 ///     [rules]
 ///     "aten::mm" = "fp32"
+///     [scopes]
+///     "blocks.*.filter" = "fp32"
+///     [parameters]
+///     "*.A_log" = "fp32"
 MANTISSA_API std::string to_toml(const Policy& policy);
 
 /// Reads the file form. `where` names the file in messages, which add the line.
@@ -55,9 +120,21 @@ MANTISSA_API Policy parse_policy_toml(std::string_view toml, std::string_view wh
 /// or ends in `.toml`, else the text form. Throws IoError when the file cannot be read.
 MANTISSA_API Policy find_policy(const std::string& name_or_path);
 
+/// The compute format of a scope path under `policy`.
+MANTISSA_API numerics::Format compute_format(const Policy& policy, std::string_view scope);
+
+/// The format in which `policy` keeps the parameter of that name.
+MANTISSA_API numerics::Format parameter_format(const Policy& policy, std::string_view name);
+
+/// Why an overload has its rule.
+struct ResolvedRule {
+  Rule rule = Rule::keep;
+  std::string source;  // `torch 2.13 for CUDA`, `base lean`, `promote=all`, `mm=fp32`
+};
+
 /// Every overload that the policy gives a rule other than `keep`, as the dispatcher writes it:
-/// `aten::mm`, `aten::softmax.int`. Entries of a built-in table that this LibTorch lacks are left
+/// `aten::mm`, `aten::softmax.int`. Entries of a built-in list that this LibTorch lacks are left
 /// out. Throws InvalidArgument as parse_policy does.
-MANTISSA_API std::map<std::string, Rule> resolved_rules(const Policy& policy);
+MANTISSA_API std::map<std::string, ResolvedRule> resolved_rules(const Policy& policy);
 
 }  // namespace mantissa::amp

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -24,28 +25,84 @@ std::string text_of(const toml::node& node, std::string_view key, const std::str
   return *text;
 }
 
-void add_rules(PolicyBuilder& builder, const toml::table& rules, std::string_view where) {
-  for (const auto& [key, node] : rules) {
+using Add = void (PolicyBuilder::*)(std::string_view, std::string_view, std::string_view);
+
+struct Section {
+  std::string_view name;
+  std::string_view line;  // as it is to be written
+  Add add;
+};
+
+constexpr Section kSections[] = {
+    {"rules", "OPERATION = \"RULE\"", &PolicyBuilder::add_rule},
+    {"scopes", "\"GLOB\" = \"FORMAT\"", &PolicyBuilder::add_scope},
+    {"parameters", "\"GLOB\" = \"FORMAT\"", &PolicyBuilder::add_parameter},
+};
+
+void read_section(PolicyBuilder& builder, const Section& section, const toml::node& entries,
+                  std::string_view where) {
+  MANTISSA_CHECK(entries.is_table(), InvalidArgument, location(where, entries.source()), ": \"",
+                 section.name, "\" is not a table; write [", section.name, "], then ", section.line,
+                 " lines");
+  for (const auto& [key, node] : *entries.as_table()) {
     const std::string here = location(where, node.source());
     // TOML reads softmax.int without quotes as a table `softmax`.
     MANTISSA_CHECK(!node.is_table(), InvalidArgument, here, ": \"", key.str(),
-                   "\" is a table; put an operation with a dot in double quotes");
-    builder.add_rule(key.str(), text_of(node, key.str(), here), here);
+                   "\" is a table; put a name with a dot in double quotes");
+    (builder.*section.add)(key.str(), text_of(node, key.str(), here), here);
   }
+}
+
+const Section* find_section(std::string_view name) {
+  for (const Section& section : kSections) {
+    if (section.name == name) {
+      return &section;
+    }
+  }
+  return nullptr;
+}
+
+bool is_setting(std::string_view name) {
+  const std::vector<std::string> names = PolicyBuilder::setting_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::vector<std::string> key_names() {
+  std::vector<std::string> names = PolicyBuilder::setting_names();
+  names.insert(names.begin(), "base");
+  for (const Section& section : kSections) {
+    names.emplace_back(section.name);
+  }
+  return names;
 }
 
 }  // namespace
 
 std::string to_toml(const Policy& policy) {
   std::ostringstream out;
-  out << "base = \"" << policy.base << "\"\n"
-      << "compute = \"" << numerics::to_string(policy.compute) << "\"\n";
-  if (!policy.rules.empty()) {
-    out << "\n[rules]\n";
+  const auto line = [&](std::string_view key, std::string_view value) {
+    out << key << " = \"" << value << "\"\n";
+  };
+  line("base", policy.base);
+  line("compute", numerics::to_string(policy.compute));
+  line("param", numerics::to_string(policy.param));
+  if (policy.output) {
+    line("output", numerics::to_string(*policy.output));
   }
-  for (const auto& [operation, rule] : policy.rules) {
-    out << '"' << operation << "\" = \"" << to_string(rule) << "\"\n";
+  for (const Fix fix : kFixes) {
+    line(words(fix).name, policy.fixes.contains(fix) ? words(fix).on : words(fix).off);
   }
+  const auto section = [&](std::string_view name, const auto& entries) {
+    if (!entries.empty()) {
+      out << "\n[" << name << "]\n";
+    }
+    for (const auto& [key, value] : entries) {
+      line(concat('"', key, '"'), to_string(value));
+    }
+  };
+  section("rules", policy.rules);
+  section("scopes", policy.scopes);
+  section("parameters", policy.parameters);
   return out.str();
 }
 
@@ -62,15 +119,12 @@ Policy parse_policy_toml(std::string_view toml, std::string_view where) {
     const std::string here = location(where, node.source());
     if (key == "base") {
       builder.set_base(text_of(node, key.str(), here), here);
-    } else if (key == "compute") {
-      builder.set_compute(text_of(node, key.str(), here), here);
-    } else if (key == "rules") {
-      MANTISSA_CHECK(node.is_table(), InvalidArgument, here,
-                     ": \"rules\" is not a table; write [rules], then OPERATION = \"RULE\" lines");
-      add_rules(builder, *node.as_table(), where);
+    } else if (const Section* section = find_section(key.str())) {
+      read_section(builder, *section, node, where);
     } else {
-      throw InvalidArgument(concat(here, ": unknown key \"", key.str(), "\"",
-                                   suggestion(key.str(), {"base", "compute", "rules"})));
+      MANTISSA_CHECK(is_setting(key.str()), InvalidArgument, here, ": unknown key \"", key.str(),
+                     "\"", suggestion(key.str(), key_names()));
+      builder.set(key.str(), text_of(node, key.str(), here), here);
     }
   }
   return builder.build(concat("policy ", where));
@@ -83,7 +137,7 @@ Policy find_policy(const std::string& name_or_path) {
   std::ifstream file(name_or_path, std::ios::binary);
   MANTISSA_CHECK(file.is_open() && !std::filesystem::is_directory(name_or_path), IoError, "policy ",
                  name_or_path,
-                 ": cannot be read; give an existing file, or one of: torch torch-cpu fp32");
+                 ": cannot be read; give an existing file, or one that mantissa policy list shows");
   const std::string content{std::istreambuf_iterator<char>(file), {}};
   return parse_policy_toml(content, name_or_path);
 }

@@ -39,7 +39,9 @@ TEST(PolicyFile, LeavesDefaultsToWhatIsNotGiven) {
 
 TEST(PolicyFile, PrintsWhatItParses) {
   for (const std::string text :
-       {"fp32", "torch compute=fp16", "torch-cpu compute=tf32", "torch mm=fp32 softmax.int=keep"}) {
+       {"fp32", "torch compute=fp16", "torch-cpu compute=tf32", "torch mm=fp32 softmax.int=keep",
+        "torch-fixed fft=keep output=fp32 scope:a.*=fp32 parameter:*.D=fp32", "genomics",
+        "apex-o2"}) {
     const Policy policy = parse_policy(text);
     EXPECT_EQ(parse_policy_toml(to_toml(policy), "p.toml"), policy) << to_toml(policy);
   }
@@ -72,9 +74,8 @@ TEST(PolicyFile, WrongTypesSayWhatToWrite) {
   EXPECT_EQ(refusal("rules = \"mm\""),
             "policy p.toml:1: \"rules\" is not a table; write [rules], then OPERATION = \"RULE\" "
             "lines");
-  EXPECT_EQ(
-      refusal("[rules]\nsoftmax.int = \"fp32\""),
-      "policy p.toml:2: \"softmax\" is a table; put an operation with a dot in double quotes");
+  EXPECT_EQ(refusal("[rules]\nsoftmax.int = \"fp32\""),
+            "policy p.toml:2: \"softmax\" is a table; put a name with a dot in double quotes");
 }
 
 TEST(PolicyFile, TextThatIsNotTomlNamesTheLine) {
@@ -94,8 +95,8 @@ TEST(PolicyFile, FindPolicyReadsAPathAndNamesAMissingOne) {
     FAIL() << "expected IoError";
   } catch (const IoError& error) {
     EXPECT_EQ(error.what(), "policy " + path +
-                                ": cannot be read; give an existing file, or one of: torch "
-                                "torch-cpu fp32");
+                                ": cannot be read; give an existing file, or one that "
+                                "mantissa policy list shows");
   }
   EXPECT_THROW(find_policy(testing::TempDir()), IoError);
 }

@@ -21,17 +21,21 @@ std::string refusal(const std::string& text) {
   return "accepted";
 }
 
-TEST(Policy, NamesAloneAreTheBuiltInPolicies) {
-  EXPECT_THAT(policy_names(), testing::ElementsAre("torch", "torch-cpu", "fp32"));
-  EXPECT_EQ(find_policy("torch"), (Policy{"torch", Format::bf16, {}}));
-  EXPECT_EQ(find_policy("torch-cpu"), (Policy{"torch-cpu", Format::bf16, {}}));
-  EXPECT_EQ(find_policy("fp32"), (Policy{"fp32", Format::fp32, {}}));
+TEST(Policy, ANameAloneIsABase) {
+  EXPECT_EQ(find_policy("torch"), Policy());
+  EXPECT_EQ(find_policy("torch-cpu"), (Policy{.base = "torch-cpu"}));
+  EXPECT_EQ(find_policy("fp32"), (Policy{.base = "fp32", .compute = Format::fp32}));
+  EXPECT_EQ(find_policy("torch-fixed").fixes.size(), kFixes.size());
+  EXPECT_EQ(find_policy("apex-o2").param, Format::fp16);
 }
 
 TEST(Policy, TextPrintsWhatItParses) {
   for (const std::string text :
        {"torch compute=bf16", "torch-cpu compute=fp16", "fp32 compute=fp32", "torch compute=tf32",
-        "torch compute=bf16 mm=fp32 softmax.int=keep", "fp32 compute=fp16 mm.default=lower"}) {
+        "torch compute=bf16 mm=fp32 softmax.int=keep", "fp32 compute=fp16 mm.default=lower",
+        "torch compute=bf16 param=bf16 output=fp32", "torch compute=bf16 reduce=fp32 fft=fp32",
+        "torch-fixed compute=bf16 promote=listed", "genomics compute=bf16 scope:a.*=bf16",
+        "torch compute=fp16 mm=fp32 scope:blocks.*.filter=fp32 parameter:*.A_log=fp32"}) {
     EXPECT_EQ(to_string(parse_policy(text)), text);
   }
 }
@@ -44,17 +48,17 @@ TEST(Policy, OperationsWithoutANamespaceAreOfAten) {
 
 TEST(Policy, AnOperationWithoutAnOverloadMeansAllThatReturnTensors) {
   const auto rules = resolved_rules(parse_policy("fp32 compute=bf16 mm=lower sum=fp32_output"));
-  EXPECT_EQ(rules.at("aten::mm"), Rule::lower);
-  EXPECT_EQ(rules.at("aten::sum"), Rule::fp32_output);
-  EXPECT_EQ(rules.at("aten::sum.dim_IntList"), Rule::fp32_output);
+  EXPECT_EQ(rules.at("aten::mm").rule, Rule::lower);
+  EXPECT_EQ(rules.at("aten::sum").rule, Rule::fp32_output);
+  EXPECT_EQ(rules.at("aten::sum.dim_IntList").rule, Rule::fp32_output);
   EXPECT_FALSE(rules.contains("aten::mm.out"));
   EXPECT_FALSE(rules.contains("aten::sum.IntList_out"));
 }
 
 TEST(Policy, AnOverloadGoesBeforeItsOperation) {
   const auto rules = resolved_rules(parse_policy("torch sum=fp32 sum.default=widest"));
-  EXPECT_EQ(rules.at("aten::sum"), Rule::widest);
-  EXPECT_EQ(rules.at("aten::sum.dim_IntList"), Rule::fp32);
+  EXPECT_EQ(rules.at("aten::sum").rule, Rule::widest);
+  EXPECT_EQ(rules.at("aten::sum.dim_IntList").rule, Rule::fp32);
 }
 
 TEST(Policy, KeepTakesAnOperationOffTheTable) {
@@ -109,8 +113,8 @@ TEST(Policy, SettingsGivenTwiceAreErrors) {
 
 TEST(Policy, TextThatIsNoPolicyIsRefused) {
   EXPECT_EQ(refusal(" "),
-            "policy: the text is empty; valid: torch torch-cpu fp32, then compute=FORMAT and "
-            "OPERATION=RULE");
+            "policy: the text is empty; write a base (mantissa policy list shows them), then "
+            "SETTING=VALUE and OPERATION=RULE");
   EXPECT_EQ(refusal("torch bf16"),
             "policy: \"bf16\" is not a setting; write compute=FORMAT or OPERATION=RULE");
 }
@@ -119,6 +123,29 @@ TEST(Policy, AValueThatNoTextGivesIsRefusedWhenResolved) {
   EXPECT_THROW(resolved_rules(Policy{.base = "tensorflow"}), InvalidArgument);
   EXPECT_THROW(resolved_rules(Policy{.compute = Format::fp8_e5m2}), InvalidArgument);
   EXPECT_THROW(resolved_rules(Policy{.rules = {{"aten::nothing", Rule::fp32}}}), InvalidArgument);
+}
+
+TEST(Policy, ASwitchTakesItsTwoWords) {
+  EXPECT_TRUE(find_policy("torch reduce=fp32").fixes.contains(Fix::reduce));
+  EXPECT_FALSE(find_policy("torch-fixed reduce=compute").fixes.contains(Fix::reduce));
+  EXPECT_EQ(refusal("torch reduce=bf16"), "policy: reduce=bf16; valid: fp32 compute");
+  EXPECT_EQ(refusal("torch fft=fp32 fft=keep"),
+            "policy: fft=keep is given after another fft; keep one");
+}
+
+TEST(Policy, AScopeHoldsForWhatIsInsideAndTheMostExactDecides) {
+  const Policy policy = find_policy("torch scope:blocks.*=fp16 scope:blocks.*.filter=fp32");
+  EXPECT_EQ(compute_format(policy, ""), Format::bf16);
+  EXPECT_EQ(compute_format(policy, "head"), Format::bf16);
+  EXPECT_EQ(compute_format(policy, "blocks.0"), Format::fp16);
+  EXPECT_EQ(compute_format(policy, "blocks.0.mlp.up"), Format::fp16);
+  EXPECT_EQ(compute_format(policy, "blocks.0.filter"), Format::fp32);
+  EXPECT_EQ(compute_format(policy, "blocks.0.filter.mlp"), Format::fp32);
+}
+
+TEST(Policy, AnOperationOfALibraryCalledScopeIsNoScope) {
+  EXPECT_EQ(refusal("torch scope::op=fp32"),
+            "policy: unknown operation \"scope::op\"; load the library that registers it first");
 }
 
 }  // namespace

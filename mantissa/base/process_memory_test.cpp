@@ -16,8 +16,7 @@ constexpr int64_t kResidentPages = 10;
 class ProcessMemoryTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_.write("proc/meminfo",
-                "MemTotal:  9000 kB\nMemFree:   10 kB\nMemAvailable:  1000 kB\n");
+    root_.write("proc/meminfo", "MemTotal:  9000 kB\nMemFree:   10 kB\nMemAvailable:  1000 kB\n");
     root_.write("proc/self/statm", concat("500 ", kResidentPages, " 3 1 0 20 0\n"));
   }
 

@@ -14,6 +14,7 @@ inline constexpr int kSavedRunAgain = 75;  // EX_TEMPFAIL of sysexits.h: interru
 void add_train(CLI::App& app, int& exit_code);
 void add_eval(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
+void add_policy(CLI::App& app, int& exit_code);
 void add_numerics(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 

@@ -119,9 +119,9 @@ void add_train(CLI::App& app, int& exit_code) {
                       "new folder of the run (default: runs/NAME-PRECISION)");
   command->add_option("--precision", options->precision,
                       "fp32, tf32, bf16 or fp16; short for --set precision.compute=...");
-  command->add_option(
-      "--policy", options->policy,
-      "torch, torch-cpu, fp32 or a policy file (.toml); short for --set precision.policy=...");
+  command->add_option("--policy", options->policy,
+                      "a name (mantissa policy list) or a policy file (.toml); short for --set "
+                      "precision.policy=...");
   command->add_option("--microbatch", options->microbatch,
                       "sequences a forward pass; short for --set train.microbatch=...");
   command->add_option("--set", options->settings, "KEY=VALUE, over the run file; may be repeated")

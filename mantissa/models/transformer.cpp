@@ -106,13 +106,6 @@ tensor::ParameterList Transformer::parameters() const {
   return list;
 }
 
-void Transformer::to_(at::ScalarType dtype) {
-  for (const tensor::Parameter& parameter : parameters()) {
-    parameter.value.mutable_grad().reset();
-    parameter.value.set_data(parameter.value.detach().to(dtype));
-  }
-}
-
 at::Tensor Transformer::normalize(const Norm& norm, const at::Tensor& x) const {
   // The residual stream is FP32 and layer_norm wants one dtype: the parameters are widened, not it.
   return at::layer_norm(x, {options_.width}, norm.weight.to(x.scalar_type()),
@@ -155,12 +148,16 @@ at::Tensor Transformer::forward(const at::Tensor& tokens) const {
 }
 
 at::Tensor Transformer::loss(const at::Tensor& tokens, const at::Tensor& targets) const {
-  MANTISSA_CHECK(targets.sizes() == tokens.sizes() && targets.scalar_type() == at::kLong,
-                 InvalidArgument, "transformer: targets have shape ", targets.sizes(),
-                 " and dtype ", targets.scalar_type(), "; pass int64 of the tokens' shape ",
-                 tokens.sizes());
-  const at::Tensor logits = forward(tokens);
-  return at::cross_entropy_loss(logits.view({-1, options_.vocabulary}), targets.view({-1}));
+  return token_loss(forward(tokens), targets);
+}
+
+at::Tensor token_loss(const at::Tensor& logits, const at::Tensor& targets) {
+  MANTISSA_CHECK(logits.dim() == 3 && targets.sizes() == logits.sizes().slice(0, 2) &&
+                     targets.scalar_type() == at::kLong,
+                 InvalidArgument, "token_loss: targets have shape ", targets.sizes(), " and dtype ",
+                 targets.scalar_type(), "; pass int64 of the tokens' shape ",
+                 logits.sizes().slice(0, logits.dim() - 1));
+  return at::cross_entropy_loss(widened(logits).flatten(0, 1), targets.flatten());
 }
 
 }  // namespace mantissa::models

@@ -29,11 +29,11 @@ struct TransformerOptions {
 /// write to the residual stream scaled by 1/sqrt(2 * layers) as in GPT-2 (Radford et al., 2019).
 /// GPT-2's own 0.02 is meant for widths of 768 and more: at 128 it learns much slower.
 ///
-/// It knows no precision: parameters are made in FP32, may be cast to a 16-bit format with
-/// `to_(dtype)`, and run in whatever an autocast region makes of them. Three choices hold in every
-/// format: the embedding and so the residual stream are FP32 (a table of few rows sums thousands of
-/// gradients a row: in 16 bits the sum stops growing), rotary tables are computed in FP32 and cast
-/// once, and logits are FP32.
+/// It knows no precision: parameters are made in FP32, may be cast to a 16-bit format (see
+/// amp::ParameterFormats), and run in whatever an autocast region makes of them. Three choices hold
+/// in every format: the embedding and so the residual stream are FP32 (a table of few rows sums
+/// thousands of gradients a row: in 16 bits the sum stops growing), rotary tables are computed in
+/// FP32 and cast once, and logits are FP32.
 ///
 ///     Transformer model(options, seed);
 ///     at::Tensor loss = model.loss(tokens, targets);
@@ -53,9 +53,6 @@ class MANTISSA_API Transformer {
   at::Tensor loss(const at::Tensor& tokens, const at::Tensor& targets) const;
 
   tensor::ParameterList parameters() const;
-
-  /// Casts every parameter in place and drops the gradients. The tensors keep their identity.
-  void to_(at::ScalarType dtype);
 
   const TransformerOptions& options() const { return options_; }
 
@@ -79,5 +76,9 @@ class MANTISSA_API Transformer {
   std::vector<Block> blocks_;
   Norm final_norm_;
 };
+
+/// Mean of -log p(target) in nats over the targets that are not -100: 0-d, FP32 also for logits of
+/// 16 bits. `logits` (B, T, V), `targets` (B, T) int64.
+MANTISSA_API at::Tensor token_loss(const at::Tensor& logits, const at::Tensor& targets);
 
 }  // namespace mantissa::models

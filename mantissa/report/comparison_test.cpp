@@ -56,7 +56,7 @@ TEST(Comparison, SaysThatPatienceEndedARun) {
   early.steps = 50;
   early.stopped_by = "patience";
   EXPECT_THAT(comparison_table({example("fp32"), early}),
-              ::testing::HasSubstr("steps                     100  50, patience\n"));
+              ::testing::HasSubstr("steps                      100  50, patience\n"));
 }
 
 TEST(Comparison, RefusesRunsThatDifferInMoreThanPrecision) {

@@ -8,6 +8,8 @@ std::string& path() {
   return path;
 }
 
+thread_local uint64_t changes = 0;
+
 }  // namespace
 
 Scope::Scope(const std::string& name) : outer_length_(path().size()) {
@@ -15,10 +17,16 @@ Scope::Scope(const std::string& name) : outer_length_(path().size()) {
     path() += '.';
   }
   path() += name;
+  ++changes;
 }
 
-Scope::~Scope() { path().resize(outer_length_); }
+Scope::~Scope() {
+  path().resize(outer_length_);
+  ++changes;
+}
 
 const std::string& current_scope() { return path(); }
+
+uint64_t scope_changes() { return changes; }
 
 }  // namespace mantissa::tensor

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "mantissa/base/api.h"
@@ -22,5 +23,9 @@ class MANTISSA_API Scope {
 
 /// The path of this thread's scopes; empty outside of any.
 MANTISSA_API const std::string& current_scope();
+
+/// Another number after each scope that this thread has entered or left: what depends on the path
+/// needs to be looked up again only when this has changed.
+MANTISSA_API uint64_t scope_changes();
 
 }  // namespace mantissa::tensor

@@ -19,7 +19,7 @@ using numerics::Format;
 using tensor::memory::Category;
 using tensor::memory::CategoryScope;
 
-models::Transformer make_model(const RunConfig& config, Format compute) {
+models::Transformer make_model(const RunConfig& config) {
   const CategoryScope weights(Category::weights);
   models::TransformerOptions options;
   options.vocabulary = data::kPaddedVocabulary;
@@ -30,12 +30,15 @@ models::Transformer make_model(const RunConfig& config, Format compute) {
   options.rope_base = config.model.rope_base;
   options.attention = config.data.objective == "causal" ? models::Attention::causal
                                                         : models::Attention::bidirectional;
-  models::Transformer model(options, static_cast<uint64_t>(config.train.seed));
-  if (config.precision.master == "optimizer") {
-    model.to_(tensor::dtype_of(compute));
-  }
+  return {options, static_cast<uint64_t>(config.train.seed)};
+}
+
+amp::ParameterFormats make_formats(const amp::Policy& policy, const models::Transformer& model) {
+  const CategoryScope weights(Category::weights);
+  amp::ParameterFormats formats(policy, model.parameters());
+  formats.cast_parameters_();
   tensor::memory::tag_gradients(model.parameters());
-  return model;
+  return formats;
 }
 
 optim::Optimizer make_optimizer(const RunConfig& config, const models::Transformer& model) {
@@ -73,7 +76,7 @@ amp::Policy make_policy(const RunConfig& config, Format compute) {
   policy.compute = compute;
   // Refuses what contradicts itself, and registers the policy's operations before other threads
   // run.
-  const amp::Autocast region(policy);
+  amp::prepare(policy);
   return policy;
 }
 
@@ -158,11 +161,14 @@ Learner::Learner(const RunConfig& config)
       policy_(make_policy(config, compute_)),
       clip_(config.optim.clip),
       schedule_(make_schedule(config)),
-      model_(make_model(config, compute_)),
+      model_(make_model(config)),
+      formats_(make_formats(policy_, model_)),
       optimizer_(make_optimizer(config, model_)),
       scaler_(make_scaler(config)) {}
 
-StepParts Learner::parts() { return {model_, optimizer_, scaler_, policy_, compute_, clip_}; }
+StepParts Learner::parts() {
+  return {model_, optimizer_, scaler_, policy_, formats_, compute_, clip_};
+}
 
 double Learner::lr() const { return optim::lr_at(schedule_, optimizer_.steps()); }
 

@@ -64,6 +64,7 @@ class MANTISSA_API Learner {
   double clip_;
   optim::Schedule schedule_;
   models::Transformer model_;
+  amp::ParameterFormats formats_;
   optim::Optimizer optimizer_;
   amp::LossScaler scaler_;
 };

@@ -15,7 +15,7 @@ using AssemblyTest = TinyRunTest;
 
 TEST_F(AssemblyTest, LearnerTakesItsSettingsFromTheConfiguration) {
   const RunConfig run = config({{"precision.compute", "fp16"},
-                                {"precision.master", "optimizer"},
+                                {"precision.param", "fp16"},
                                 {"optim.kind", "sgd"},
                                 {"optim.momentum", "0.8"},
                                 {"scale.initial", "1024"}});

@@ -46,7 +46,7 @@ class LoopTest : public TinyRunTest {
 TEST_F(LoopTest, AnInterruptionAtAnyStepChangesNothing) {
   // All state moves: FP16 that overflows at first, accumulation, 16-bit parameters.
   const RunConfig run = config({{"precision.compute", "fp16"},
-                                {"precision.master", "optimizer"},
+                                {"precision.param", "fp16"},
                                 {"scale.initial", "1e9"},
                                 {"scale.growth_interval", "3"},
                                 {"train.microbatch", "2"}});

@@ -17,6 +17,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/nearest.h"
 #include "mantissa/numerics/format.h"
+#include "mantissa/tensor/dtype.h"
 #include "mantissa/train/run_config_keys.h"
 
 namespace mantissa::train {
@@ -171,10 +172,6 @@ void check_together(const RunConfig& c, const std::string& where,
   MANTISSA_CHECK(c.scale_kind() != "dynamic" || c.scale.floor <= c.scale.initial, InvalidArgument,
                  where, ": scale.floor ", c.scale.floor, " is above scale.initial ",
                  c.scale.initial, "; start at or above the floor");
-  const bool narrow = c.precision.compute == "bf16" || c.precision.compute == "fp16";
-  MANTISSA_CHECK(narrow || c.precision.master == "parameters", InvalidArgument, where,
-                 ": precision.master is \"optimizer\" with precision.compute \"",
-                 c.precision.compute, "\"; 16-bit parameters need bf16 or fp16");
   MANTISSA_CHECK(c.optim.schedule != "cosine" || c.optim.min_lr <= c.optim.lr, InvalidArgument,
                  where, ": optim.min_lr ", c.optim.min_lr, " is above optim.lr ", c.optim.lr,
                  "; it is where the cosine ends");
@@ -189,13 +186,29 @@ std::string resolved_policy(const RunConfig& config, const std::string& where) {
     std::ifstream file(given);
     source.assign(std::istreambuf_iterator<char>(file), {});
   }
-  const bool names_format = std::regex_search(source, std::regex("(^|\\s)compute\\s*="));
-  const std::string_view own = numerics::to_string(policy.compute);
-  MANTISSA_CHECK(!names_format || own == config.precision.compute, InvalidArgument, where,
-                 ": the policy says compute=", own, ", precision.compute is ",
-                 config.precision.compute, "; leave one of them out or make them equal");
+  const auto require_equal = [&](const char* setting, std::string_view own,
+                                 const std::string& run) {
+    const bool is_named =
+        std::regex_search(source, std::regex(concat("(^|\\s)", setting, "\\s*=")));
+    MANTISSA_CHECK(!is_named || own == run, InvalidArgument, where, ": the policy says ", setting,
+                   "=", own, ", precision.", setting, " is ", run,
+                   "; leave one of them out or make them equal");
+  };
+  require_equal("compute", numerics::to_string(policy.compute), config.precision.compute);
   policy.compute = numerics::parse_format(config.precision.compute);
-  return policy.rules.empty() ? policy.base : amp::to_string(policy);
+  const bool lowers = tensor::is_16bit(tensor::dtype_of(policy.compute));
+  if (config.precision.param != "auto") {
+    require_equal("param", numerics::to_string(policy.param), config.precision.param);
+    policy.param = numerics::parse_format(config.precision.param);
+  } else if (policy.param != numerics::Format::fp32) {
+    policy.param = lowers ? policy.compute : numerics::Format::fp32;  // a base for another format
+  }
+  MANTISSA_CHECK(policy.param == numerics::Format::fp32 || policy.param == policy.compute,
+                 InvalidArgument, where, ": parameters of ", numerics::to_string(policy.param),
+                 " with precision.compute ", config.precision.compute,
+                 "; parameters are fp32 or of the compute format");
+  const std::string text = amp::to_string(policy);
+  return text == concat(policy.base, " compute=", config.precision.compute) ? policy.base : text;
 }
 
 std::string quoted(const std::string& text) {

@@ -60,8 +60,8 @@ struct OptimConfig {
 
 struct PrecisionConfig {
   std::string compute = "fp32";
-  std::string policy = "torch";
-  std::string master = "parameters";
+  std::string policy = "torch-fixed";
+  std::string param = "auto";
 };
 
 struct ScaleConfig {

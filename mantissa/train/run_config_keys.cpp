@@ -179,14 +179,14 @@ std::vector<Key> make_keys() {
        FIELD(precision, compute),
        {"fp32", "tf32", "bf16", "fp16"}},
       {"precision.policy",
-       "which operation runs in which format: torch, torch-cpu, fp32, one of these with changes, "
+       "which operation runs in which format: a name (mantissa policy list), a name with changes, "
        "or a policy file; a format that it names must be precision.compute",
        FIELD(precision, policy)},
-      {"precision.master",
-       "where the FP32 weights live: the parameters themselves, cast at each use, or the "
-       "optimizer, with parameters of 16 bits",
-       FIELD(precision, master),
-       {"parameters", "optimizer"}},
+      {"precision.param",
+       "format of the parameters: fp32, cast at each use, or that of precision.compute, with FP32 "
+       "masters in the optimizer; auto: as the policy says",
+       FIELD(precision, param),
+       {"auto", "fp32", "bf16", "fp16"}},
 
       {"scale.kind",
        "of the loss; auto: dynamic for fp16, none for the others",

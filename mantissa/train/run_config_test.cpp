@@ -47,7 +47,7 @@ TEST_F(RunConfigTest, ResolvedFileReadsBackToTheSameValue) {
                                 "validation = [\"a\", \"b\\\"c\"]\ncontext = 77\n"
                                 "[train]\nsteps = 12\nbatch = 6\nmicrobatch = 3\neval_every = 5\n"
                                 "[optim]\nkind = \"sgd\"\nmomentum = 0.85\nlr = 0.1\n"
-                                "[precision]\ncompute = \"fp16\"\nmaster = \"optimizer\"\n"
+                                "[precision]\ncompute = \"fp16\"\nparam = \"fp16\"\n"
                                 "[scale]\ninitial = 1024.0\ngrowth_interval = 7\n");
   const std::string text = to_toml(config);
   const RunConfig again = load(text);
@@ -56,7 +56,7 @@ TEST_F(RunConfigTest, ResolvedFileReadsBackToTheSameValue) {
   EXPECT_EQ(again.data.context, 77);
   EXPECT_EQ(again.microbatch(), 3);
   EXPECT_EQ(again.optim.momentum, 0.85);
-  EXPECT_EQ(again.precision.master, "optimizer");
+  EXPECT_EQ(again.precision.param, "fp16");
   EXPECT_EQ(again.scale_kind(), "dynamic");
   EXPECT_EQ(again.scale.initial, 1024.0);
 }
@@ -139,9 +139,9 @@ TEST_F(RunConfigTest, ContradictionsAreRefused) {
           HasSubstr("train.batch 10 is not a multiple of train.microbatch 4")));
   EXPECT_THAT(
       [&] {
-        load(kMinimal, {{"precision.master", "optimizer"}});
+        load(kMinimal, {{"precision.param", "bf16"}});
       },
-      ThrowsMessage<InvalidArgument>(HasSubstr("16-bit parameters need bf16 or fp16")));
+      ThrowsMessage<InvalidArgument>(HasSubstr("parameters are fp32 or of the compute format")));
   EXPECT_THAT(
       [&] {
         load(kMinimal, {{"optim.min_lr", "1"}});

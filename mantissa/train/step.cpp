@@ -34,8 +34,9 @@ int64_t num_targets(const data::Batch& batch) {
 at::Tensor forward_loss(const StepParts& parts, const data::Batch& batch) {
   const ops::Tf32Guard tf32(parts.compute == Format::tf32 ? ops::Tf32::on : ops::Tf32::off);
   const CategoryScope activations(Category::activations);
-  const amp::Autocast region(parts.policy);
-  return parts.model.loss(batch.tokens, batch.targets);
+  const amp::Autocast region(parts.policy, parts.formats);
+  const at::Tensor logits = amp::cast_output(parts.policy, parts.model.forward(batch.tokens));
+  return models::token_loss(logits, batch.targets);
 }
 
 StepReport training_step(const StepParts& parts, const std::vector<data::Batch>& microbatches,

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "mantissa/amp/loss_scaler.h"
+#include "mantissa/amp/parameter_formats.h"
 #include "mantissa/amp/policy.h"
 #include "mantissa/base/api.h"
 #include "mantissa/data/batch.h"
@@ -21,6 +22,7 @@ struct StepParts {
   optim::Optimizer& optimizer;
   amp::LossScaler& scaler;
   amp::Policy policy;
+  const amp::ParameterFormats& formats;
   numerics::Format compute = numerics::Format::fp32;
   double clip = 0;  // largest gradient norm after unscaling; 0: no clipping
 };

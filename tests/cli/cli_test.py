@@ -81,7 +81,7 @@ class CliTest(unittest.TestCase):
             self.assertEqual(summary["precision"], precision)
             self.assertLess(summary["bits_per_base"], 4.1)
         for precision in ("bf16", "fp16"):
-            self.mantissa("train", self.run_file, "--precision", precision, "--set", "precision.master=optimizer")
+            self.mantissa("train", self.run_file, "--precision", precision, "--set", f"precision.param={precision}")
 
     def test_eval_reads_the_best_checkpoint(self):
         trained = json.loads(self.mantissa("train", self.run_file, "--out", "a", "--json").stdout.splitlines()[-1])

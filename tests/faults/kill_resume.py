@@ -39,7 +39,7 @@ lr = 1e-2
 warmup = 10
 [precision]
 compute = "fp16"
-master = "optimizer"
+param = "fp16"
 [scale]
 initial = 1e9
 growth_interval = 20

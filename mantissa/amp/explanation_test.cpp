@@ -1,0 +1,71 @@
+#include "mantissa/amp/explanation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
+
+namespace mantissa::amp {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+Explanation one(const std::string& policy, const std::string& operation,
+                const std::vector<std::string>& formats, const std::string& scope = "") {
+  const auto all = explain(find_policy(policy), operation, formats, scope);
+  EXPECT_THAT(all, SizeIs(1));
+  return all.at(0);
+}
+
+TEST(Explain, SaysWhatIsCastAndWhy) {
+  const Explanation mm = one("torch", "mm.default", {"fp32", "bf16"});
+  EXPECT_EQ(mm.operation, "aten::mm");
+  EXPECT_EQ(mm.rule, Rule::lower);
+  EXPECT_THAT(mm.source, HasSubstr("for CUDA"));
+  EXPECT_EQ(mm.arguments[0].name, "self");
+  EXPECT_EQ(mm.arguments[0].to, "bf16");
+  EXPECT_EQ(mm.arguments[1].to, "bf16");
+  EXPECT_EQ(mm.outcome, "runs in bf16");
+}
+
+TEST(Explain, NamesTheEntryThatDecided) {
+  EXPECT_EQ(one("torch mm=fp32", "mm.default", {"bf16", "bf16"}).source, "mm=fp32");
+  EXPECT_EQ(one("torch-fixed", "fft_rfft", {"bf16"}).source, "fft=fp32");
+  EXPECT_EQ(one("lean", "softmax.int", {"bf16"}).source, "base lean");
+  EXPECT_EQ(one("torch", "relu", {"bf16"}).source, "not listed");
+}
+
+TEST(Explain, DoubleAndIntegersStay) {
+  const Explanation mm = one("torch", "mm.default", {"fp64", "fp32"});
+  EXPECT_EQ(mm.arguments[0].to, "fp64");
+  EXPECT_EQ(mm.arguments[1].to, "bf16");
+}
+
+TEST(Explain, KnowsScopesAndForeignFormats) {
+  EXPECT_EQ(one("torch scope:filter=fp32", "mm.default", {"bf16", "bf16"}, "filter.mlp").outcome,
+            "runs in fp32");
+  EXPECT_THAT(one("torch", "dot", {"fp16", "fp16"}).outcome, HasSubstr("throws"));
+  EXPECT_EQ(one("torch-fixed", "dot", {"fp16", "fp16"}).outcome, "runs in fp16");
+  EXPECT_EQ(one("torch-fixed", "dot", {"fp16", "bf16"}).outcome, "runs in fp32");
+}
+
+TEST(Explain, TheOverloadWithoutANameComesFirst) {
+  const auto all = explain(find_policy("torch"), "sum", {"bf16"});
+  EXPECT_GT(all.size(), 1U);
+  EXPECT_EQ(all[0].operation, "aten::sum");
+}
+
+TEST(Explain, RefusesWhatIsUnknown) {
+  EXPECT_THAT(message_of<InvalidArgument>([] { explain(find_policy("torch"), "mn", {"fp32"}); }),
+              HasSubstr("unknown operation \"mn\""));
+  EXPECT_THAT(message_of<InvalidArgument>([] { explain(find_policy("torch"), "mm.default", {"fp23"}); }),
+              HasSubstr("unknown format \"fp23\""));
+  EXPECT_THAT(message_of<InvalidArgument>(
+                  [] { explain(find_policy("torch"), "relu", {"fp32", "fp32"}); }),
+              HasSubstr("no overload of relu takes 2 tensors"));
+}
+
+}  // namespace
+}  // namespace mantissa::amp

@@ -1,0 +1,172 @@
+#include "mantissa/amp/shipped_policies.h"
+
+#include <functional>
+#include <set>
+
+#include <ATen/ops/complex.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/heaviside.h>
+#include <ATen/ops/index_add.h>
+#include <ATen/ops/index_copy.h>
+#include <ATen/ops/index_reduce.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/lerp.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/masked_scatter.h>
+#include <ATen/ops/mean.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/put.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/scatter.h>
+#include <ATen/ops/scatter_reduce.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/var.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mantissa/amp/autocast.h"
+#include "mantissa/amp/operations.h"
+#include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
+
+namespace mantissa::amp {
+namespace {
+
+at::Tensor bf16(at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16); }
+
+TEST(ShippedPolicies, EachIsFoundByItsNameAndValid) {
+  for (const std::string& name : policy_names()) {
+    EXPECT_EQ(find_policy(name).base, name);
+    EXPECT_NO_THROW((void)resolved_rules(find_policy(name))) << name;
+  }
+  EXPECT_EQ(message_of<InvalidArgument>([] { (void)shipped_policy("torhc"); }),
+            "policy: unknown base \"torhc\"; did you mean \"torch\"?");
+}
+
+TEST(ShippedPolicies, EachOperationIsOneOfThisLibTorch) {
+  const OperationIndex operations;
+  std::set<std::string_view> seen;
+  for (const std::string& name : policy_names()) {
+    for (const OpRule& row : shipped_policy(name).rules) {
+      EXPECT_TRUE(operations.has(row.operation)) << name << ": " << row.operation;
+    }
+  }
+  for (const Fix fix : kFixes) {
+    for (const OpRule& row : rules_of(fix)) {
+      EXPECT_TRUE(operations.has(row.operation)) << words(fix).name << ": " << row.operation;
+    }
+  }
+}
+
+TEST(ShippedPolicies, TorchFixedIsTorchWithEverySwitchOn) {
+  std::string text = "torch";
+  for (const Fix fix : kFixes) {
+    text += concat(" ", words(fix).name, "=", words(fix).on);
+  }
+  const auto rules = resolved_rules(find_policy(text));
+  const auto fixed = resolved_rules(find_policy("torch-fixed"));
+  ASSERT_EQ(rules.size(), fixed.size());
+  for (const auto& [operation, resolved] : rules) {
+    EXPECT_EQ(fixed.at(operation).rule, resolved.rule) << operation;
+  }
+}
+
+// What LibTorch refuses to do with an FP32 and a BF16 tensor.
+struct Mixed {
+  const char* name;
+  std::function<at::Tensor()> call;
+};
+
+const std::vector<Mixed>& mixed_calls() {
+  const auto index = [] { return at::zeros({2}, at::kLong); };
+  static const std::vector<Mixed> calls = {
+      {"complex", [] { return at::complex(bf16({3}), at::ones({3})); }},
+      {"heaviside", [] { return at::heaviside(bf16({3}), at::ones({3})); }},
+      {"index_add", [=] { return at::index_add(at::zeros({2, 2}), 0, index(), bf16({2, 2})); }},
+      {"index_copy", [=] { return at::index_copy(at::zeros({2, 2}), 0, index(), bf16({2, 2})); }},
+      {"index_reduce",
+       [=] { return at::index_reduce(at::ones({2, 2}), 0, index(), bf16({2, 2}), "prod"); }},
+      {"lerp by number", [] { return at::lerp(at::zeros({2}), bf16({2}), 0.5); }},
+      {"lerp by tensor", [] { return at::lerp(at::zeros({2}), bf16({2}), at::ones({2})); }},
+      {"masked_scatter",
+       [] {
+         return at::masked_scatter(at::zeros({2, 2}), at::ones({2, 2}, at::kBool), bf16({2, 2}));
+       }},
+      {"put", [=] { return at::put(at::zeros({4}), index(), bf16({2})); }},
+      {"scatter", [=] { return at::scatter(at::zeros({2}), 0, index(), bf16({2})); }},
+      {"scatter_reduce",
+       [=] { return at::scatter_reduce(at::zeros({2}), 0, index(), bf16({2}), "sum"); }},
+  };
+  return calls;
+}
+
+TEST(ShippedPolicies, PromoteLiftsWhatLibTorchRefuses) {
+  for (const Mixed& mixed : mixed_calls()) {
+    {
+      const Autocast region(find_policy("torch"));
+      EXPECT_THROW((void)mixed.call(), std::exception) << mixed.name;
+    }
+    const Autocast region(find_policy("torch promote=all"));
+    EXPECT_NO_THROW((void)mixed.call()) << mixed.name;
+  }
+}
+
+TEST(ShippedPolicies, StatisticsAreFp32) {
+  const Autocast region(find_policy("torch-fixed"));
+  EXPECT_EQ(at::mean(bf16({4})).scalar_type(), at::kFloat);
+  EXPECT_EQ(at::mean(bf16({4, 2}), {0}).scalar_type(), at::kFloat);
+  EXPECT_EQ(at::var(bf16({4})).scalar_type(), at::kFloat);
+}
+
+TEST(ShippedPolicies, LeanKeeps16BitsFromTheEmbeddingToTheHead) {
+  const Autocast region(find_policy("lean"));
+  const at::Tensor w = at::randn({8, 8}).requires_grad_();
+  const at::Tensor x = at::embedding(w, at::zeros({2, 3}, at::kLong));
+  EXPECT_EQ(x.scalar_type(), at::kBFloat16);
+  const at::Tensor y = at::layer_norm(x, {8}, at::ones({8}), at::zeros({8}));
+  EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(at::softmax(y, -1).scalar_type(), at::kBFloat16);
+  EXPECT_EQ(x.add(at::linear(y, w)).scalar_type(), at::kBFloat16);
+}
+
+// transformers#9295 and others: rows of a small vocabulary get thousands of terms.
+TEST(ShippedPolicies, LeanSumsTheGradientOfAnEmbeddingInFp32) {
+  const at::Tensor w = at::zeros({2, 1}).requires_grad_();
+  at::Tensor loss;
+  {
+    const Autocast region(find_policy("lean"));
+    loss = at::embedding(w, at::zeros({1000}, at::kLong)).sum();
+  }
+  loss.backward();
+  EXPECT_EQ(w.grad()[0].item<float>(), 1000);
+}
+
+TEST(ShippedPolicies, KerasComputesALayerInOneFormat) {
+  const Autocast region(find_policy("keras"));
+  const at::Tensor x = at::randn({2, 8});
+  EXPECT_EQ(at::linear(x, at::randn({8, 8})).scalar_type(), at::kBFloat16);
+  EXPECT_EQ(at::layer_norm(x, {8}).scalar_type(), at::kBFloat16);
+  EXPECT_EQ(at::softmax(bf16({2}), 0).scalar_type(), at::kBFloat16);
+}
+
+TEST(ShippedPolicies, ApexO1PromotesAdditionAndComputesGeluInFp32) {
+  const auto rules = resolved_rules(find_policy("apex-o1"));
+  EXPECT_EQ(rules.at("aten::gelu").rule, Rule::fp32);
+  EXPECT_EQ(rules.at("aten::add.Tensor").rule, Rule::widest);
+  EXPECT_EQ(rules.at("aten::mm").rule, Rule::lower);
+  EXPECT_EQ(find_policy("apex-o1").compute, numerics::Format::fp16);
+}
+
+TEST(ShippedPolicies, GenomicsKeepsFiltersAndSsmParametersInFp32) {
+  const Policy policy = find_policy("genomics");
+  EXPECT_EQ(compute_format(policy, "blocks.3.mixer.filter.mlp"), numerics::Format::fp32);
+  EXPECT_EQ(compute_format(policy, "blocks.3.mixer"), numerics::Format::bf16);
+  EXPECT_EQ(parameter_format(find_policy("genomics param=bf16"), "blocks.0.A_log"),
+            numerics::Format::fp32);
+}
+
+}  // namespace
+}  // namespace mantissa::amp
