@@ -22,8 +22,7 @@ bool eligible(std::string_view format) { return format != "fp64" && format != "i
 
 // The format that stores what is computed in `format`.
 std::string stored(Format format) {
-  return std::string(
-      numerics::to_string(format == Format::tf32 ? Format::fp32 : format));
+  return std::string(numerics::to_string(format == Format::tf32 ? Format::fp32 : format));
 }
 
 std::vector<std::string> tensor_arguments(const c10::FunctionSchema& schema) {
@@ -125,11 +124,10 @@ std::vector<Explanation> explain(const Policy& policy, std::string_view operatio
     apply(explanation, policy, formats, compute);
     result.push_back(std::move(explanation));
   }
-  std::sort(result.begin(), result.end(), [](const Explanation& a, const Explanation& b) {
-    return a.operation < b.operation;
-  });
-  MANTISSA_CHECK(!result.empty(), InvalidArgument, "explain: no overload of ", operation,
-                 " takes ", formats.size(), " tensors; give fewer formats");
+  std::sort(result.begin(), result.end(),
+            [](const Explanation& a, const Explanation& b) { return a.operation < b.operation; });
+  MANTISSA_CHECK(!result.empty(), InvalidArgument, "explain: no overload of ", operation, " takes ",
+                 formats.size(), " tensors; give fewer formats");
   return result;
 }
 

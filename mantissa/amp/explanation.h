@@ -25,11 +25,10 @@ struct Explanation {
   std::string outcome;  // a sentence
 };
 
-/// For each overload of `operation` (a key of Policy::rules) that takes that many tensors. `formats`
-/// are those of its tensor arguments in order: fp32, bf16, fp16, fp64 or int; arguments beyond them
-/// are left out of the call. `scope` is the path in which it is made.
-/// Throws InvalidArgument for an unknown operation or format, and when no overload takes as many
-/// tensors.
+/// For each overload of `operation` (a key of Policy::rules) that takes that many tensors.
+/// `formats` are those of its tensor arguments in order: fp32, bf16, fp16, fp64 or int; arguments
+/// beyond them are left out of the call. `scope` is the path in which it is made. Throws
+/// InvalidArgument for an unknown operation or format, and when no overload takes as many tensors.
 MANTISSA_API std::vector<Explanation> explain(const Policy& policy, std::string_view operation,
                                               const std::vector<std::string>& formats,
                                               std::string_view scope = {});

@@ -60,10 +60,12 @@ TEST(Explain, TheOverloadWithoutANameComesFirst) {
 TEST(Explain, RefusesWhatIsUnknown) {
   EXPECT_THAT(message_of<InvalidArgument>([] { explain(find_policy("torch"), "mn", {"fp32"}); }),
               HasSubstr("unknown operation \"mn\""));
-  EXPECT_THAT(message_of<InvalidArgument>([] { explain(find_policy("torch"), "mm.default", {"fp23"}); }),
-              HasSubstr("unknown format \"fp23\""));
-  EXPECT_THAT(message_of<InvalidArgument>(
-                  [] { explain(find_policy("torch"), "relu", {"fp32", "fp32"}); }),
+  EXPECT_THAT(
+      message_of<InvalidArgument>([] { explain(find_policy("torch"), "mm.default", {"fp23"}); }),
+      HasSubstr("unknown format \"fp23\""));
+  EXPECT_THAT(message_of<InvalidArgument>([] {
+                explain(find_policy("torch"), "relu", {"fp32", "fp32"});
+              }),
               HasSubstr("no overload of relu takes 2 tensors"));
 }
 

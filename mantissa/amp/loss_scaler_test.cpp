@@ -57,6 +57,10 @@ tensor::StateDict state(const std::string& kind, const at::Tensor& scale, int32_
   result.set("kind", kind);
   result.set("scale", scale);
   result.set("growth_tracker", at::scalar_tensor(tracker, at::kInt));
+  result.set("overflows_left", at::scalar_tensor(1, at::kInt));
+  result.set("settled", at::scalar_tensor(0, at::kFloat));
+  result.set("skipped", at::scalar_tensor(3, at::kLong));
+  result.set("skipped_in_row", at::scalar_tensor(1, at::kLong));
   return result;
 }
 
@@ -270,6 +274,17 @@ TEST(LossScaler, RefusesOptionsWithoutAnEffect) {
   EXPECT_NE(refusal({.kind = ScaleKind::static_, .floor = 2}), "accepted");
   EXPECT_NE(refusal({.kind = ScaleKind::none, .ceiling = 2.0F}), "accepted");
   EXPECT_NE(refusal({.kind = ScaleKind::none, .growth_interval = 2}), "accepted");
+}
+
+TEST(LossScaler, CountsSkippedSteps) {
+  for (const LossScalerOptions& options :
+       {LossScalerOptions{}, LossScalerOptions{.kind = ScaleKind::static_, .initial = 8},
+        LossScalerOptions{.kind = ScaleKind::none}}) {
+    LossScaler scaler(at::kCPU, options);
+    history(scaler, {false, true, false, false});
+    EXPECT_EQ(scaler.skipped().item<int64_t>(), 3);
+    EXPECT_EQ(scaler.skipped_in_row().item<int64_t>(), 2);
+  }
 }
 
 TEST(LossScaler, KindsRoundTripAsText) {

@@ -26,8 +26,10 @@ void require_match(const std::string& glob, const tensor::ParameterList& paramet
 }
 
 // A finite number that became infinite names its parameter: a BF16 weight of 1e5 has no FP16 form.
-void require_fits(const tensor::Parameter& parameter, const at::Tensor& cast, at::ScalarType dtype) {
-  const bool lost = at::isfinite(parameter.value.detach()).logical_and(at::isfinite(cast).logical_not())
+void require_fits(const tensor::Parameter& parameter, const at::Tensor& cast,
+                  at::ScalarType dtype) {
+  const bool lost = at::isfinite(parameter.value.detach())
+                        .logical_and(at::isfinite(cast).logical_not())
                         .any()
                         .item<bool>();
   MANTISSA_CHECK(!lost, InvalidArgument, "parameter ", parameter.name, ": has values beyond ",

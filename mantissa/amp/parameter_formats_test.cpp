@@ -86,9 +86,8 @@ TEST(ParameterFormats, AnOperationWithAnFp32ParameterRunsInFp32) {
 }
 
 TEST(ParameterFormats, ARegionWithoutThemRefusesAPolicyThatHasEntries) {
-  EXPECT_EQ(message_of<InvalidArgument>([] {
-              const Autocast region(find_policy("torch parameter:*.A_log=fp32"));
-            }),
+  EXPECT_EQ(message_of<InvalidArgument>(
+                [] { const Autocast region(find_policy("torch parameter:*.A_log=fp32")); }),
             "autocast: policy torch has a format for the parameters \"*.A_log\"; pass the "
             "amp::ParameterFormats of your model to the region as well");
 }

@@ -28,27 +28,26 @@ constexpr OpRule kLosses[] = {
 };
 
 constexpr OpRule kStatistics[] = {
-    {"logcumsumexp", Rule::fp32}, {"mean", Rule::fp32_output}, {"nanmean", Rule::fp32_output},
+    {"logcumsumexp", Rule::fp32}, {"mean", Rule::fp32_output},   {"nanmean", Rule::fp32_output},
     {"nanquantile", Rule::fp32},  {"nansum", Rule::fp32_output}, {"quantile", Rule::fp32},
-    {"std", Rule::fp32},          {"std_mean", Rule::fp32},    {"trace", Rule::fp32},
+    {"std", Rule::fp32},          {"std_mean", Rule::fp32},      {"trace", Rule::fp32},
     {"var", Rule::fp32},          {"var_mean", Rule::fp32},
 };
 
 constexpr OpRule kFft[] = {
-    {"fft_fft", Rule::fp32},    {"fft_fft2", Rule::fp32},   {"fft_fftn", Rule::fp32},
-    {"fft_hfft", Rule::fp32},   {"fft_hfft2", Rule::fp32},  {"fft_hfftn", Rule::fp32},
-    {"fft_ifft", Rule::fp32},   {"fft_ifft2", Rule::fp32},  {"fft_ifftn", Rule::fp32},
-    {"fft_ihfft", Rule::fp32},  {"fft_ihfft2", Rule::fp32}, {"fft_ihfftn", Rule::fp32},
-    {"fft_irfft", Rule::fp32},  {"fft_irfft2", Rule::fp32}, {"fft_irfftn", Rule::fp32},
-    {"fft_rfft", Rule::fp32},   {"fft_rfft2", Rule::fp32},  {"fft_rfftn", Rule::fp32},
+    {"fft_fft", Rule::fp32},   {"fft_fft2", Rule::fp32},   {"fft_fftn", Rule::fp32},
+    {"fft_hfft", Rule::fp32},  {"fft_hfft2", Rule::fp32},  {"fft_hfftn", Rule::fp32},
+    {"fft_ifft", Rule::fp32},  {"fft_ifft2", Rule::fp32},  {"fft_ifftn", Rule::fp32},
+    {"fft_ihfft", Rule::fp32}, {"fft_ihfft2", Rule::fp32}, {"fft_ihfftn", Rule::fp32},
+    {"fft_irfft", Rule::fp32}, {"fft_irfft2", Rule::fp32}, {"fft_irfftn", Rule::fp32},
+    {"fft_rfft", Rule::fp32},  {"fft_rfft2", Rule::fp32},  {"fft_rfftn", Rule::fp32},
     {"stft", Rule::fp32},
 };
 
 // Kernels that read and write 16 bits and sum in FP32 inside: docs/numerics.md has the bounds.
 constexpr OpRule kLean[] = {
-    {"embedding", Rule::lower_output}, {"group_norm", Rule::lower},
-    {"layer_norm", Rule::lower},       {"native_layer_norm", Rule::lower},
-    {"rms_norm", Rule::lower},         {"softmax.int", Rule::lower},
+    {"embedding", Rule::lower_output},  {"group_norm", Rule::lower}, {"layer_norm", Rule::lower},
+    {"native_layer_norm", Rule::lower}, {"rms_norm", Rule::lower},   {"softmax.int", Rule::lower},
 };
 
 // A layer of Keras casts its inputs and variables to its compute type and computes all in it;
@@ -250,10 +249,7 @@ const std::vector<ShippedPolicy>& all() {
       {"Apex: all in FP16, without masters",
        std::nullopt,
        kApexCastModel,
-       {.base = "apex-o3",
-        .compute = Format::fp16,
-        .param = Format::fp16,
-        .output = Format::fp32}},
+       {.base = "apex-o3", .compute = Format::fp16, .param = Format::fp16, .output = Format::fp32}},
       {"torch-fixed with implicit filters, positions and SSM parameters in FP32",
        TorchList::cuda,
        {},

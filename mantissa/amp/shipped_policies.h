@@ -13,9 +13,9 @@ namespace mantissa::amp {
 /// without the namespace of ATen.
 struct ShippedPolicy {
   std::string_view summary;
-  std::optional<TorchList> list;   // the rules of torch, under ...
-  std::span<const OpRule> rules;   // ... these
-  Policy defaults;                 // with the name as its base and without rules
+  std::optional<TorchList> list;  // the rules of torch, under ...
+  std::span<const OpRule> rules;  // ... these
+  Policy defaults;                // with the name as its base and without rules
 };
 
 /// Throws InvalidArgument with the nearest valid name.

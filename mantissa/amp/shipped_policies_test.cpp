@@ -85,10 +85,18 @@ const std::vector<Mixed>& mixed_calls() {
   static const std::vector<Mixed> calls = {
       {"complex", [] { return at::complex(bf16({3}), at::ones({3})); }},
       {"heaviside", [] { return at::heaviside(bf16({3}), at::ones({3})); }},
-      {"index_add", [=] { return at::index_add(at::zeros({2, 2}), 0, index(), bf16({2, 2})); }},
-      {"index_copy", [=] { return at::index_copy(at::zeros({2, 2}), 0, index(), bf16({2, 2})); }},
+      {"index_add",
+       [=] {
+         return at::index_add(at::zeros({2, 2}), 0, index(), bf16({2, 2}));
+       }},
+      {"index_copy",
+       [=] {
+         return at::index_copy(at::zeros({2, 2}), 0, index(), bf16({2, 2}));
+       }},
       {"index_reduce",
-       [=] { return at::index_reduce(at::ones({2, 2}), 0, index(), bf16({2, 2}), "prod"); }},
+       [=] {
+         return at::index_reduce(at::ones({2, 2}), 0, index(), bf16({2, 2}), "prod");
+       }},
       {"lerp by number", [] { return at::lerp(at::zeros({2}), bf16({2}), 0.5); }},
       {"lerp by tensor", [] { return at::lerp(at::zeros({2}), bf16({2}), at::ones({2})); }},
       {"masked_scatter",

@@ -138,6 +138,14 @@ constexpr Row kCuda[] = {
     {"tensordot", Rule::widest},
     {"scatter_add", Rule::widest},
     {"binary_cross_entropy", Rule::banned},
+    {"cumprod.dimname", Rule::fp32_output, 11, 12},
+    {"cumsum.dimname", Rule::fp32_output, 11, 12},
+    {"linalg_matrix_sqrth", Rule::fp32, 14},
+    {"log_softmax.Dimname", Rule::fp32_output, 11, 12},
+    {"norm.names_ScalarOpt_dim", Rule::fp32_output, 11, 12},
+    {"prod.dim_Dimname", Rule::fp32_output, 11, 12},
+    {"softmax.Dimname", Rule::fp32_output, 11, 12},
+    {"sum.dim_DimnameList", Rule::fp32_output, 11, 12},
 };
 
 // The operations that torch registers for AutocastCPU.
@@ -231,7 +239,7 @@ constexpr Row kCpu[] = {
     {"multilabel_margin_loss", Rule::fp32},
     {"multilabel_margin_loss_forward", Rule::fp32},
     {"fake_quantize_per_tensor_affine", Rule::fp32},
-    {"cholesky", Rule::fp32},
+    {"cholesky", Rule::fp32, 11, 13},
     {"cholesky_inverse", Rule::fp32},
     {"cholesky_solve", Rule::fp32},
     {"inverse", Rule::fp32},
@@ -241,7 +249,7 @@ constexpr Row kCpu[] = {
     {"geqrf", Rule::fp32},
     {"orgqr", Rule::fp32},
     {"ormqr", Rule::fp32},
-    {"qr", Rule::fp32},
+    {"qr", Rule::fp32, 11, 13},
     {"svd", Rule::fp32},
     {"triangular_solve", Rule::fp32},
     {"linalg_cholesky", Rule::fp32},
@@ -269,6 +277,9 @@ constexpr Row kCpu[] = {
     {"cat", Rule::widest},
     {"stack", Rule::widest},
     {"index_copy", Rule::widest},
+    {"index_copy.dimname", Rule::widest, 11, 12},
+    {"linalg_matrix_sqrth", Rule::fp32, 14},
+    {"prod.dim_Dimname", Rule::fp32, 11, 12},
 };
 
 }  // namespace

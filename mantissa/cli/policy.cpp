@@ -160,15 +160,13 @@ void run_check(const Options& options) {
 
 void run_explain(const Options& options) {
   const amp::Policy policy = amp::find_policy(options.policy);
-  const auto explanations =
-      amp::explain(policy, options.operation, options.formats, options.scope);
+  const auto explanations = amp::explain(policy, options.operation, options.formats, options.scope);
   ordered_json json = ordered_json::array();
   for (const amp::Explanation& explanation : explanations) {
     ordered_json arguments = ordered_json::array();
     std::string casts;
     for (const amp::ArgumentCast& argument : explanation.arguments) {
-      arguments.push_back(
-          {{"name", argument.name}, {"from", argument.from}, {"to", argument.to}});
+      arguments.push_back({{"name", argument.name}, {"from", argument.from}, {"to", argument.to}});
       casts += argument.from == argument.to
                    ? concat("  ", argument.name, ": ", argument.from, ", as it is\n")
                    : concat("  ", argument.name, ": ", argument.from, " -> ", argument.to, "\n");
@@ -194,8 +192,9 @@ void run_explain(const Options& options) {
 void add_policy(CLI::App& app, int& /*exit_code*/) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("policy", "Which operation runs in which format: list, show, compare, "
-                                   "check and explain policies");
+      app.add_subcommand("policy",
+                         "Which operation runs in which format: list, show, compare, "
+                         "check and explain policies");
   command->require_subcommand(1);
   const auto add = [&](const char* name, const char* description, auto callback) {
     CLI::App* sub = command->add_subcommand(name, description);
@@ -216,8 +215,7 @@ void add_policy(CLI::App& app, int& /*exit_code*/) {
   add("check", "Is a policy valid? Exit code 2 when not", run_check)
       ->add_option("POLICY", options->policy, kPolicy)
       ->required();
-  CLI::App* explain =
-      add("explain", "What happens to one operation, and why", run_explain);
+  CLI::App* explain = add("explain", "What happens to one operation, and why", run_explain);
   explain->add_option("OPERATION", options->operation, "mm, softmax.int, mylib::op")->required();
   explain
       ->add_option("FORMATS", options->formats,

@@ -184,7 +184,7 @@ void Genome::fetch(const Interval& interval, std::span<uint8_t> letters) const {
        run != sequence.unknown.end() && run->begin < interval.end; ++run) {
     const uint64_t begin = std::max(run->begin, interval.begin);
     const uint64_t end = std::min(run->end, interval.end);
-    std::memset(&letters[begin - interval.begin], run->letter, end - begin);
+    std::ranges::fill(letters.subspan(begin - interval.begin, end - begin), run->letter);
   }
 }
 

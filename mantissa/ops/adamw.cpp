@@ -1,5 +1,6 @@
 #include "mantissa/ops/adamw.h"
 
+#include <atomic>
 #include <cmath>
 
 #include "mantissa/base/error.h"
@@ -16,8 +17,8 @@ std::vector<AdamwParameter> checked(const std::vector<AdamwParameter>& parameter
     const std::string where = concat("adamw_: parameter ", i);
     result.push_back(parameter);
     result.back().weight = ops::checked(parameter.weight, where);
-    check_state(parameter.exp_avg, parameter.weight.master, where + ": exp_avg");
-    check_state(parameter.exp_avg_sq, parameter.weight.master, where + ": exp_avg_sq");
+    check_state(parameter.exp_avg, pattern_of(parameter.weight), where + ": exp_avg");
+    check_state(parameter.exp_avg_sq, pattern_of(parameter.weight), where + ": exp_avg_sq");
     MANTISSA_CHECK(parameter.step.defined() && parameter.step.dim() == 0 &&
                        parameter.step.scalar_type() == at::kLong,
                    InvalidArgument, where, ": step is not a 0-d Long tensor; pass one");
@@ -31,13 +32,14 @@ cpu::AdamwConstants constants_of(const AdamwOptions& options, const GradientUse&
           static_cast<float>(1 - options.beta2), static_cast<float>(options.eps)};
 }
 
-cpu::AdamwView view_of(const AdamwParameter& parameter, const AdamwOptions& options) {
+cpu::AdamwView view_of(const AdamwParameter& parameter, const AdamwOptions& options,
+                       std::atomic<int64_t>* lost) {
   const WeightUpdate& weight = parameter.weight;
   const auto step = static_cast<double>(parameter.step.item<int64_t>());
   const double correction1 = 1 - std::pow(options.beta1, step);
   const double correction2 = 1 - std::pow(options.beta2, step);
   cpu::AdamwView view = {};
-  view.weight = weight_view(weight);
+  view.weight = weight_view(weight, lost);
   view.exp_avg = parameter.exp_avg.mutable_data_ptr<float>();
   view.exp_avg_sq = parameter.exp_avg_sq.mutable_data_ptr<float>();
   view.step_size = static_cast<float>(weight.lr / correction1);
@@ -49,20 +51,19 @@ cpu::AdamwView view_of(const AdamwParameter& parameter, const AdamwOptions& opti
 void reference_update(const cpu::AdamwView& view, const cpu::AdamwConstants& constants,
                       const AdamwParameter& parameter) {
   const at::Tensor gradient = parameter.weight.gradient.to(at::kFloat);
+  std::vector<float> weights = weights_reference(parameter.weight);
   for (int64_t i = 0; i < gradient.numel(); ++i) {
     const float g = gradient.const_data_ptr<float>()[i] * constants.gradient_factor;
     float& m = view.exp_avg[i];
     float& v = view.exp_avg_sq[i];
-    float& w = view.weight.master[i];
+    float& w = weights[static_cast<size_t>(i)];
     m = (constants.beta1 * m) + (constants.one_minus_beta1 * g);
     v = (constants.beta2 * v) + ((constants.one_minus_beta2 * g) * g);
     const float root = std::sqrt(v) * view.inverse_sqrt_correction2;
     const float decrement = (view.step_size * (m / (root + constants.eps))) + (view.decay * w);
     w = w - decrement;
   }
-  if (parameter.weight.model.defined()) {
-    parameter.weight.model.detach().copy_(parameter.weight.master.detach());
-  }
+  store_weights_reference(parameter.weight, weights);
 }
 
 }  // namespace
@@ -74,15 +75,19 @@ bool adamw_(const std::vector<AdamwParameter>& parameters, const AdamwOptions& o
   if (must_skip(use, "adamw_")) {
     return false;
   }
+  std::vector<std::atomic<int64_t>> lost(ready.size());
   std::vector<cpu::AdamwView> views;
   views.reserve(ready.size());
   for (const AdamwParameter& parameter : ready) {
     parameter.step.add_(1);
-    views.push_back(view_of(parameter, options));
+    views.push_back(view_of(parameter, options, &lost[views.size()]));
   }
   cpu::adamw(views, constants);
-  for (const AdamwParameter& parameter : ready) {
-    mark_changed(parameter.weight);
+  for (size_t i = 0; i < ready.size(); ++i) {
+    mark_changed(ready[i].weight);
+    if (ready[i].weight.lost.defined()) {
+      ready[i].weight.lost.add_(lost[i].load());
+    }
   }
   return true;
 }
@@ -96,7 +101,7 @@ bool adamw_reference_(const std::vector<AdamwParameter>& parameters, const Adamw
   }
   for (const AdamwParameter& parameter : ready) {
     parameter.step.add_(1);
-    reference_update(view_of(parameter, options), constants, parameter);
+    reference_update(view_of(parameter, options, nullptr), constants, parameter);
   }
   return true;
 }

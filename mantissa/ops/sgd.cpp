@@ -1,5 +1,7 @@
 #include "mantissa/ops/sgd.h"
 
+#include <atomic>
+
 #include "mantissa/base/error.h"
 #include "mantissa/ops/cpu/optimizer_passes.h"
 #include "mantissa/ops/update_checks.h"
@@ -20,7 +22,7 @@ std::vector<SgdParameter> checked(const std::vector<SgdParameter>& parameters,
                    parameter.momentum.defined() ? "defined" : "undefined",
                    "; pass a buffer exactly when momentum is not 0");
     if (parameter.momentum.defined()) {
-      check_state(parameter.momentum, parameter.weight.master, where + ": momentum");
+      check_state(parameter.momentum, pattern_of(parameter.weight), where + ": momentum");
     }
   }
   return result;
@@ -32,11 +34,12 @@ cpu::SgdConstants constants_of(const SgdOptions& options, const GradientUse& use
           options.kind == Momentum::nesterov ? momentum : 0.0F};
 }
 
-cpu::SgdView view_of(const SgdParameter& parameter, const SgdOptions& options) {
+cpu::SgdView view_of(const SgdParameter& parameter, const SgdOptions& options,
+                     std::atomic<int64_t>* lost) {
   const WeightUpdate& weight = parameter.weight;
   const bool decoupled = options.decay == WeightDecay::decoupled;
   cpu::SgdView view = {};
-  view.weight = weight_view(weight);
+  view.weight = weight_view(weight, lost);
   view.momentum =
       parameter.momentum.defined() ? parameter.momentum.mutable_data_ptr<float>() : nullptr;
   view.lr = static_cast<float>(weight.lr);
@@ -48,8 +51,9 @@ cpu::SgdView view_of(const SgdParameter& parameter, const SgdOptions& options) {
 void reference_update(const cpu::SgdView& view, const cpu::SgdConstants& constants,
                       const SgdParameter& parameter) {
   const at::Tensor gradient = parameter.weight.gradient.to(at::kFloat);
+  std::vector<float> weights = weights_reference(parameter.weight);
   for (int64_t i = 0; i < gradient.numel(); ++i) {
-    float& w = view.weight.master[i];
+    float& w = weights[static_cast<size_t>(i)];
     float direction = (gradient.const_data_ptr<float>()[i] * constants.gradient_factor) +
                       (view.coupled_decay * w);
     if (view.momentum != nullptr) {
@@ -59,9 +63,7 @@ void reference_update(const cpu::SgdView& view, const cpu::SgdConstants& constan
     }
     w = w - ((view.lr * direction) + (view.decoupled_decay * w));
   }
-  if (parameter.weight.model.defined()) {
-    parameter.weight.model.detach().copy_(parameter.weight.master.detach());
-  }
+  store_weights_reference(parameter.weight, weights);
 }
 
 }  // namespace
@@ -73,14 +75,18 @@ bool sgd_(const std::vector<SgdParameter>& parameters, const SgdOptions& options
   if (must_skip(use, "sgd_")) {
     return false;
   }
+  std::vector<std::atomic<int64_t>> lost(ready.size());
   std::vector<cpu::SgdView> views;
   views.reserve(ready.size());
   for (const SgdParameter& parameter : ready) {
-    views.push_back(view_of(parameter, options));
+    views.push_back(view_of(parameter, options, &lost[views.size()]));
   }
   cpu::sgd(views, constants);
-  for (const SgdParameter& parameter : ready) {
-    mark_changed(parameter.weight);
+  for (size_t i = 0; i < ready.size(); ++i) {
+    mark_changed(ready[i].weight);
+    if (ready[i].weight.lost.defined()) {
+      ready[i].weight.lost.add_(lost[i].load());
+    }
   }
   return true;
 }
@@ -93,7 +99,7 @@ bool sgd_reference_(const std::vector<SgdParameter>& parameters, const SgdOption
     return false;
   }
   for (const SgdParameter& parameter : ready) {
-    reference_update(view_of(parameter, options), constants, parameter);
+    reference_update(view_of(parameter, options, nullptr), constants, parameter);
   }
   return true;
 }

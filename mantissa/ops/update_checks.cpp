@@ -1,8 +1,13 @@
 #include "mantissa/ops/update_checks.h"
 
+#include <algorithm>
+
 #include <ATen/ops/empty_like.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/random.h"
+#include "mantissa/numerics/rounding.h"
+#include "mantissa/ops/split_weight.h"
 #include "mantissa/tensor/dtype.h"
 
 namespace mantissa::ops {
@@ -35,41 +40,174 @@ void check_gradient(const at::Tensor& gradient, const std::string& where) {
                  dtype, "; valid: Float BFloat16 Half");
 }
 
+const at::Tensor& pattern_of(const WeightUpdate& update) {
+  return update.master.defined() ? update.master : update.model;
+}
+
+namespace {
+
+void check_model(const WeightUpdate& update, const std::string& where) {
+  const at::Tensor& pattern = pattern_of(update);
+  MANTISSA_CHECK(tensor::is_16bit(update.model.scalar_type()) &&
+                     update.model.sizes() == pattern.sizes() &&
+                     update.model.strides() == pattern.strides() &&
+                     update.model.is_non_overlapping_and_dense() && update.model.is_cpu(),
+                 InvalidArgument, where, ": the model copy is ", update.model.scalar_type(),
+                 " of shape ", update.model.sizes(), " and strides ", update.model.strides(),
+                 "; it must be BFloat16 or Half with the master's shape ", pattern.sizes(),
+                 " and strides ", pattern.strides());
+}
+
+void check_rest(const WeightUpdate& update, const std::string& where) {
+  const at::ScalarType model = update.model.defined() ? update.model.scalar_type() : at::kFloat;
+  const at::ScalarType dtype = update.rest.scalar_type();
+  const bool is_split = dtype == at::kShort && model == at::kBFloat16;
+  MANTISSA_CHECK(
+      !update.master.defined() && (is_split || (tensor::is_16bit(model) && dtype == model)),
+      InvalidArgument, where, ": a rest of ", dtype, " with a model of ", model,
+      update.master.defined() ? " and a master" : "",
+      "; valid without a master: Short with BFloat16, or the dtype of the model");
+  MANTISSA_CHECK(update.rest.sizes() == update.model.sizes() &&
+                     update.rest.strides() == update.model.strides() && update.rest.is_cpu(),
+                 InvalidArgument, where,
+                 ": the rest does not fit the model; make it with zeros_like(model)");
+}
+
+}  // namespace
+
 WeightUpdate checked(const WeightUpdate& update, const std::string& where) {
   const at::Tensor& master = update.master;
-  MANTISSA_CHECK(master.defined() && master.device().is_cpu() &&
-                     master.scalar_type() == at::kFloat && master.is_non_overlapping_and_dense(),
-                 InvalidArgument, where,
-                 ": the master is not a dense Float tensor on cpu; pass one");
-  check_gradient(update.gradient, where + ": the gradient");
-  MANTISSA_CHECK(update.gradient.sizes() == master.sizes(), InvalidArgument, where,
-                 ": the gradient has shape ", update.gradient.sizes(), ", the master ",
-                 master.sizes(), "; pass the gradient of this parameter");
+  MANTISSA_CHECK(master.defined() || update.model.defined(), InvalidArgument, where,
+                 ": neither a master nor a model is given; pass one");
+  MANTISSA_CHECK(
+      !master.defined() || (master.device().is_cpu() && master.scalar_type() == at::kFloat &&
+                            master.is_non_overlapping_and_dense()),
+      InvalidArgument, where, ": the master is not a dense Float tensor on cpu; pass one");
   if (update.model.defined()) {
-    MANTISSA_CHECK(tensor::is_16bit(update.model.scalar_type()) &&
-                       update.model.sizes() == master.sizes() &&
-                       update.model.strides() == master.strides(),
-                   InvalidArgument, where, ": the model copy is ", update.model.scalar_type(),
-                   " of shape ", update.model.sizes(), " and strides ", update.model.strides(),
-                   "; it must be BFloat16 or Half with the master's shape ", master.sizes(),
-                   " and strides ", master.strides());
+    check_model(update, where);
   }
+  if (update.rest.defined()) {
+    check_rest(update, where);
+  }
+  MANTISSA_CHECK(update.rounding == numerics::Rounding::nearest_even ||
+                     (update.rounding == numerics::Rounding::stochastic && !master.defined() &&
+                      !update.rest.defined()),
+                 InvalidArgument, where, ": rounding ", numerics::to_string(update.rounding),
+                 " has no effect here; it counts for a model without master and rest, where "
+                 "nearest_even and stochastic are valid");
+  const at::Tensor& pattern = pattern_of(update);
+  check_gradient(update.gradient, where + ": the gradient");
+  MANTISSA_CHECK(update.gradient.sizes() == pattern.sizes(), InvalidArgument, where,
+                 ": the gradient has shape ", update.gradient.sizes(), ", the master ",
+                 pattern.sizes(), "; pass the gradient of this parameter");
   WeightUpdate result = update;
   result.gradient = to_strided(update.gradient);
-  if (result.gradient.strides() != master.strides()) {
-    result.gradient = at::empty_like(master, master.options().dtype(update.gradient.scalar_type()))
-                          .copy_(result.gradient);
+  if (result.gradient.strides() != pattern.strides()) {
+    result.gradient =
+        at::empty_like(pattern, pattern.options().dtype(update.gradient.scalar_type()))
+            .copy_(result.gradient);
   }
   return result;
 }
 
-cpu::WeightView weight_view(const WeightUpdate& update) {
-  const bool has_model = update.model.defined();
-  return {
-      update.master.mutable_data_ptr<float>(),
-      has_model ? update.model.mutable_data_ptr() : nullptr,
-      has_model ? update.model.scalar_type() : at::kFloat,
-      {update.gradient.const_data_ptr(), update.gradient.scalar_type(), update.gradient.numel()}};
+cpu::WeightView weight_view(const WeightUpdate& update, std::atomic<int64_t>* lost) {
+  cpu::WeightView view = {};
+  if (update.master.defined()) {
+    view.master = update.master.mutable_data_ptr<float>();
+  }
+  view.model_dtype = at::kFloat;
+  if (update.model.defined()) {
+    view.model = update.model.mutable_data_ptr();
+    view.model_dtype = update.model.scalar_type();
+  }
+  if (update.rest.defined()) {
+    view.rest = update.rest.mutable_data_ptr();
+    view.rest_is_bits = update.rest.scalar_type() == at::kShort;
+  }
+  view.rounding = update.rounding;
+  view.seed = update.seed;
+  view.stream = update.stream;
+  view.lost = update.lost.defined() ? lost : nullptr;
+  view.gradient = {update.gradient.const_data_ptr(), update.gradient.scalar_type(),
+                   update.gradient.numel()};
+  return view;
+}
+
+namespace {
+
+// The elements of a dense tensor in the order of memory.
+at::Tensor flat(const at::Tensor& tensor) {
+  return tensor.detach().as_strided({tensor.numel()}, {1});
+}
+
+std::vector<float> floats_of(const at::Tensor& tensor) {
+  const at::Tensor wide = flat(tensor).to(at::kFloat);
+  const float* values = wide.const_data_ptr<float>();
+  return {values, values + wide.numel()};
+}
+
+numerics::Format format_of_model(const WeightUpdate& update) {
+  return tensor::format_of(update.model.scalar_type());
+}
+
+}  // namespace
+
+std::vector<float> weights_reference(const WeightUpdate& update) {
+  if (update.master.defined()) {
+    return floats_of(update.master);
+  }
+  std::vector<float> weights = floats_of(update.model);
+  if (!update.rest.defined()) {
+    return weights;
+  }
+  if (update.rest.scalar_type() == at::kShort) {
+    const auto* model = static_cast<const uint16_t*>(update.model.const_data_ptr());
+    const auto* rest = update.rest.const_data_ptr<int16_t>();
+    for (size_t i = 0; i < weights.size(); ++i) {
+      weights[i] = join_weight({model[i], rest[i]});
+    }
+    return weights;
+  }
+  const std::vector<float> rest = floats_of(update.rest);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    weights[i] += rest[i];
+  }
+  return weights;
+}
+
+void store_weights_reference(const WeightUpdate& update, const std::vector<float>& weights) {
+  if (update.master.defined()) {
+    std::copy(weights.begin(), weights.end(), update.master.mutable_data_ptr<float>());
+  }
+  if (!update.model.defined()) {
+    return;
+  }
+  auto* model = static_cast<uint16_t*>(update.model.mutable_data_ptr());
+  if (update.rest.defined() && update.rest.scalar_type() == at::kShort) {
+    auto* rest = update.rest.mutable_data_ptr<int16_t>();
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const SplitWeight split = split_weight(weights[i]);
+      model[i] = split.model;
+      rest[i] = split.rest;
+    }
+    return;
+  }
+  const numerics::Format format = format_of_model(update);
+  Random random(update.seed, update.stream);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const float before = numerics::decode(format, model[i]);
+    const uint32_t bits = update.rounding == numerics::Rounding::stochastic ? random.next_u32() : 0;
+    model[i] = static_cast<uint16_t>(numerics::encode(format, weights[i], update.rounding, bits));
+    const float after = numerics::decode(format, model[i]);
+    if (update.rest.defined()) {
+      static_cast<uint16_t*>(update.rest.mutable_data_ptr())[i] =
+          static_cast<uint16_t>(numerics::encode(format, weights[i] - after));
+    } else if (update.lost.defined() && !update.master.defined() &&
+               update.rounding == numerics::Rounding::nearest_even && before == after &&
+               weights[i] != before) {
+      update.lost.add_(1);
+    }
+  }
 }
 
 void mark_changed(const WeightUpdate& update) {
@@ -80,9 +218,9 @@ void mark_changed(const WeightUpdate& update) {
   }
 }
 
-void check_state(const at::Tensor& state, const at::Tensor& master, const std::string& where) {
+void check_state(const at::Tensor& state, const at::Tensor& pattern, const std::string& where) {
   MANTISSA_CHECK(state.defined() && state.scalar_type() == at::kFloat &&
-                     state.sizes() == master.sizes() && state.strides() == master.strides(),
+                     state.sizes() == pattern.sizes() && state.strides() == pattern.strides(),
                  InvalidArgument, where,
                  " does not fit the master; make it with zeros_like(master)");
 }

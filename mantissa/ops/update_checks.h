@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -19,15 +21,22 @@ void check_gradient(const at::Tensor& gradient, const std::string& where);
 /// Also brings the gradient into the master's order of memory.
 WeightUpdate checked(const WeightUpdate& update, const std::string& where);
 
-/// Pointers into a checked update.
-cpu::WeightView weight_view(const WeightUpdate& update);
+/// The tensor whose shape and strides all others of an update have: the master, or the model.
+const at::Tensor& pattern_of(const WeightUpdate& update);
+
+/// Pointers into a checked update; `lost` is where lost updates are counted, or null.
+cpu::WeightView weight_view(const WeightUpdate& update, std::atomic<int64_t>* lost);
+
+/// Element by element, in the order of memory: what the passes over weights are tested against.
+std::vector<float> weights_reference(const WeightUpdate& update);
+void store_weights_reference(const WeightUpdate& update, const std::vector<float>& weights);
 
 /// Tells LibTorch that the weights changed through their pointers, so that autograd and caches of
 /// casts notice.
 void mark_changed(const WeightUpdate& update);
 
-/// A tensor of optimizer state: FP32 with the master's sizes and strides.
-void check_state(const at::Tensor& state, const at::Tensor& master, const std::string& where);
+/// A tensor of optimizer state: FP32 with the sizes and strides of `pattern`.
+void check_state(const at::Tensor& state, const at::Tensor& pattern, const std::string& where);
 
 /// 1 / scale in FP64, rounded to FP32.
 float inverse_of_scale(const at::Tensor& scale, const std::string& where);

@@ -24,14 +24,17 @@ struct Optimizer::Slot {
   std::string name;
   ParameterSettings settings;
   at::Tensor parameter;
-  at::Tensor master;       // shares the parameter's memory when that is FP32
+  at::Tensor master;       // shares the parameter's memory when that is FP32; or undefined
+  at::Tensor rest;         // Masters::split and compensated
+  at::Tensor lost;         // Masters::none: of the last step
+  uint64_t number;         // of the parameter, for its stream of random numbers
   at::Tensor accumulator;  // defined while microbatches add up
   at::Tensor exp_avg;      // adamw
   at::Tensor exp_avg_sq;   // adamw
   at::Tensor step;         // adamw: updates of this parameter
   at::Tensor momentum;     // sgd, unless momentum is 0
 
-  bool has_master() const { return tensor::is_16bit(parameter.scalar_type()); }
+  bool is_16bit() const { return tensor::is_16bit(parameter.scalar_type()); }
 
   at::Tensor gradient() const {
     if (!accumulator.defined()) {
@@ -43,18 +46,32 @@ struct Optimizer::Slot {
     return accumulator;
   }
 
-  ops::WeightUpdate update(double lr) const {
-    return {master, has_master() ? parameter.detach() : at::Tensor(), gradient(),
-            lr * settings.lr_scale, settings.weight_decay};
+  ops::WeightUpdate update(const OptimizerOptions& options, double lr, int64_t steps) const {
+    ops::WeightUpdate update;
+    update.master = master;
+    update.model = is_16bit() ? parameter.detach() : at::Tensor();
+    update.gradient = gradient();
+    update.lr = lr * settings.lr_scale;
+    update.weight_decay = settings.weight_decay;
+    update.rest = rest;
+    if (is_16bit() && options.masters == Masters::stochastic) {
+      update.rounding = numerics::Rounding::stochastic;
+      update.seed = options.seed;
+      // A stream for each parameter and step.
+      update.stream = (number << 40) + static_cast<uint64_t>(steps);
+    }
+    update.lost = lost;
+    return update;
   }
 
   // The tensors of a checkpoint, by the first part of their names.
   std::vector<std::pair<std::string, at::Tensor>> state() const {
     std::vector<std::pair<std::string, at::Tensor>> result;
-    if (has_master()) {
+    if (is_16bit() && master.defined()) {
       result.emplace_back("master." + name, master);
     }
-    for (const auto& [part, tensor] : {std::pair{"exp_avg.", exp_avg},
+    for (const auto& [part, tensor] : {std::pair{"rest.", rest},
+                                       {"exp_avg.", exp_avg},
                                        {"exp_avg_sq.", exp_avg_sq},
                                        {"step.", step},
                                        {"momentum.", momentum}}) {
@@ -69,6 +86,8 @@ struct Optimizer::Slot {
 namespace {
 
 constexpr std::array kKinds = {Kind::adamw, Kind::sgd};
+constexpr std::array kMasters = {Masters::fp32, Masters::split, Masters::compensated,
+                                 Masters::stochastic, Masters::none};
 
 void check_parameters(const tensor::ParameterList& parameters) {
   std::set<std::string> names;
@@ -149,6 +168,34 @@ Kind parse_kind(std::string_view name) {
   throw InvalidArgument(concat("optimizer: unknown kind \"", name, "\"", suggestion(name, names)));
 }
 
+std::string_view to_string(Masters masters) {
+  switch (masters) {
+    case Masters::fp32:
+      return "fp32";
+    case Masters::split:
+      return "split";
+    case Masters::compensated:
+      return "compensated";
+    case Masters::stochastic:
+      return "stochastic";
+    case Masters::none:
+      return "none";
+  }
+  MANTISSA_ASSERT(false);
+}
+
+Masters parse_masters(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Masters masters : kMasters) {
+    if (to_string(masters) == name) {
+      return masters;
+    }
+    names.emplace_back(to_string(masters));
+  }
+  throw InvalidArgument(
+      concat("optimizer: unknown masters \"", name, "\"", suggestion(name, names)));
+}
+
 Optimizer::Optimizer(const tensor::ParameterList& parameters, const OptimizerOptions& options)
     : options_(options) {
   const at::NoGradGuard no_grad;
@@ -164,13 +211,15 @@ Optimizer::Optimizer(const tensor::ParameterList& parameters, const OptimizerOpt
     slot.name = parameters[i].name;
     slot.settings = settings[i];
     slot.parameter = parameters[i].value;
-    slot.master = slot.parameter.detach().to(at::kFloat);
+    slot.number = i;
+    keep_weights(slot);
+    const auto zeros = [&] { return at::zeros_like(slot.parameter.detach(), at::kFloat); };
     if (options.kind == Kind::adamw) {
-      slot.exp_avg = at::zeros_like(slot.master);
-      slot.exp_avg_sq = at::zeros_like(slot.master);
+      slot.exp_avg = zeros();
+      slot.exp_avg_sq = zeros();
       slot.step = at::zeros({}, at::kLong);
     } else if (options.momentum != 0) {
-      slot.momentum = at::zeros_like(slot.master);
+      slot.momentum = zeros();
     }
     slots_.push_back(std::move(slot));
   }
@@ -178,6 +227,31 @@ Optimizer::Optimizer(const tensor::ParameterList& parameters, const OptimizerOpt
 
 Optimizer::Optimizer(const tensor::ParameterList& parameters)
     : Optimizer(parameters, OptimizerOptions()) {}
+
+void Optimizer::keep_weights(Slot& slot) const {
+  const at::Tensor weight = slot.parameter.detach();
+  const Masters masters = slot.is_16bit() ? options_.masters : Masters::fp32;
+  switch (masters) {
+    case Masters::fp32:
+      slot.master = weight.to(at::kFloat);
+      return;
+    case Masters::split:
+      MANTISSA_CHECK(weight.scalar_type() == at::kBFloat16, InvalidArgument,
+                     "optimizer: parameter \"", slot.name, "\" is ", weight.scalar_type(),
+                     ", which is no half of an FP32 number; split masters need BFloat16, use fp32 "
+                     "or compensated");
+      slot.rest = at::zeros_like(weight, at::kShort);
+      return;
+    case Masters::compensated:
+      slot.rest = at::zeros_like(weight);
+      return;
+    case Masters::stochastic:
+      return;
+    case Masters::none:
+      slot.lost = at::zeros({}, at::kLong);
+      return;
+  }
+}
 
 Optimizer::~Optimizer() = default;
 Optimizer::Optimizer(Optimizer&&) noexcept = default;
@@ -187,13 +261,13 @@ void Optimizer::accumulate_() {
   const at::NoGradGuard no_grad;
   for (Slot& slot : slots_) {
     const at::Tensor gradient = slot.parameter.grad();
-    if (!slot.has_master() || !gradient.defined()) {
+    if (!slot.is_16bit() || !gradient.defined()) {
       continue;
     }
     if (slot.accumulator.defined()) {
       slot.accumulator.add_(gradient);
     } else {
-      slot.accumulator = at::zeros_like(slot.master).add_(gradient);
+      slot.accumulator = at::zeros_like(gradient, at::kFloat).add_(gradient);
     }
     slot.parameter.mutable_grad() = at::Tensor();
   }
@@ -231,17 +305,23 @@ StepOutcome Optimizer::step(const StepOptions& options) {
 
 StepOutcome Optimizer::update(const std::vector<const Slot*>& slots, const StepOptions& options) {
   const ops::GradientUse use = {options.scale, options.clip_factor, options.found_inf};
+  for (const Slot* slot : slots) {
+    if (slot->lost.defined()) {
+      slot->lost.zero_();
+    }
+  }
   bool applied = false;
   if (options_.kind == Kind::adamw) {
     std::vector<ops::AdamwParameter> parameters;
     for (const Slot* slot : slots) {
-      parameters.push_back({slot->update(options.lr), slot->exp_avg, slot->exp_avg_sq, slot->step});
+      parameters.push_back({slot->update(options_, options.lr, steps_), slot->exp_avg,
+                            slot->exp_avg_sq, slot->step});
     }
     applied = ops::adamw_(parameters, {options_.beta1, options_.beta2, options_.eps}, use);
   } else {
     std::vector<ops::SgdParameter> parameters;
     for (const Slot* slot : slots) {
-      parameters.push_back({slot->update(options.lr), slot->momentum});
+      parameters.push_back({slot->update(options_, options.lr, steps_), slot->momentum});
     }
     applied =
         ops::sgd_(parameters, {options_.momentum, options_.momentum_kind, options_.decay}, use);
@@ -259,6 +339,7 @@ void Optimizer::zero_grad() {
 tensor::StateDict Optimizer::state_dict() const {
   tensor::StateDict state;
   state.set("kind", std::string(to_string(options_.kind)));
+  state.set("masters", std::string(to_string(options_.masters)));
   state.set("steps", steps_);
   for (const Slot& slot : slots_) {
     MANTISSA_CHECK(!slot.accumulator.defined(), InvalidArgument,
@@ -276,6 +357,10 @@ void Optimizer::load_state_dict(const tensor::StateDict& state) {
   MANTISSA_CHECK(state.text("kind") == to_string(options_.kind), Corruption,
                  "optimizer: the state is of \"", state.text("kind"), "\", this optimizer is \"",
                  to_string(options_.kind), "\"; resume with the kind that was saved");
+  MANTISSA_CHECK(state.text("masters") == to_string(options_.masters), Corruption,
+                 "optimizer: the state has masters \"", state.text("masters"),
+                 "\", this optimizer \"", to_string(options_.masters),
+                 "\"; resume with the setting that was saved");
   const int64_t steps = state.integer("steps");
   MANTISSA_CHECK(steps >= 0, Corruption, "optimizer: steps in the state is ", steps,
                  "; the checkpoint is damaged");
@@ -299,29 +384,44 @@ void Optimizer::load_state_dict(const tensor::StateDict& state) {
     for (const auto& [name, tensor] : slot.state()) {
       state.copy_to(name, tensor);
     }
-    if (slot.has_master()) {
+    if (slot.is_16bit() && slot.master.defined()) {
       slot.parameter.detach().copy_(slot.master);
     }
   }
   steps_ = steps;
 }
 
-const at::Tensor& Optimizer::master(const std::string& name) const {
+at::Tensor Optimizer::master(const std::string& name) const {
   std::vector<std::string> names;
   for (const Slot& slot : slots_) {
     if (slot.name == name) {
-      return slot.master;
+      return slot.master.defined() ? slot.master
+                                   : ops::weights_of(slot.update(options_, 0, steps_));
     }
     names.push_back(slot.name);
   }
   throw InvalidArgument(concat("optimizer: no parameter \"", name, "\"", suggestion(name, names)));
 }
 
+std::vector<LostUpdates> Optimizer::lost_updates(double share) const {
+  std::vector<LostUpdates> result;
+  for (const Slot& slot : slots_) {
+    if (slot.lost.defined() && slot.parameter.numel() > 0) {
+      const double lost = static_cast<double>(slot.lost.item<int64_t>()) /
+                          static_cast<double>(slot.parameter.numel());
+      if (lost > share) {
+        result.push_back({slot.name, lost});
+      }
+    }
+  }
+  return result;
+}
+
 OptimizerBytes Optimizer::bytes() const {
   OptimizerBytes bytes;
   for (const Slot& slot : slots_) {
     bytes.weights += bytes_of(slot.parameter);
-    bytes.masters += slot.has_master() ? bytes_of(slot.master) : 0;
+    bytes.masters += slot.is_16bit() ? bytes_of(slot.master) + bytes_of(slot.rest) : 0;
     bytes.moments += bytes_of(slot.exp_avg) + bytes_of(slot.exp_avg_sq) + bytes_of(slot.momentum);
     bytes.gradients += bytes_of(slot.parameter.grad());
     bytes.accumulators += bytes_of(slot.accumulator);

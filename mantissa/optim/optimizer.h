@@ -25,6 +25,22 @@ MANTISSA_API std::string_view to_string(Kind kind);
 /// Throws InvalidArgument with the nearest valid name.
 MANTISSA_API Kind parse_kind(std::string_view name);
 
+/// How the FP32 value of a 16-bit parameter is kept from step to step; see ops::WeightUpdate.
+/// Bytes a parameter with FP32 moments and 16-bit gradients, in all: 16, 14, 14, 12, 12.
+enum class Masters : uint8_t {
+  fp32,   // whole, beside the parameter
+  split,  // the 16 bits that a BF16 parameter lacks: what `fp32` does, bit for bit but for the
+          // rounding of ties
+  compensated,  // what the parameter lacks, rounded to its format: Kahan's compensation
+  stochastic,   // nowhere: each step rounds up or down by chance, right in the mean
+  none,         // nowhere: each step rounds to nearest, and small updates are lost
+};
+
+MANTISSA_API std::string_view to_string(Masters masters);
+
+/// Throws InvalidArgument with the nearest valid name.
+MANTISSA_API Masters parse_masters(std::string_view name);
+
 /// Settings of the parameters whose names match any of the globs of `names`.
 struct GroupOptions {
   std::vector<std::string> names;
@@ -44,6 +60,8 @@ struct OptimizerOptions {
   double momentum = 0.9;                       // sgd; 0: none
   WeightDecay decay = WeightDecay::decoupled;  // l2: sgd only
   Momentum momentum_kind = Momentum::classic;  // nesterov: sgd only
+  Masters masters = Masters::fp32;             // of 16-bit parameters; an FP32 one is its own
+  uint64_t seed = 0;                           // of stochastic rounding
   std::vector<std::string> no_decay = kNormsAndBiases;
   std::vector<GroupOptions> groups;
 };
@@ -70,15 +88,22 @@ enum class StepOutcome : uint8_t {
 
 struct OptimizerBytes {
   int64_t weights = 0;  // the parameters
-  int64_t masters = 0;  // FP32, of 16-bit parameters
+  int64_t masters = 0;  // what is kept of 16-bit parameters beside them
   int64_t moments = 0;
   int64_t gradients = 0;     // those in .grad at this moment
   int64_t accumulators = 0;  // FP32 sums over microbatches at this moment
 };
 
-/// Updates parameters in FP32. A BF16 or FP16 parameter gets an FP32 master, first an exact copy,
-/// of which the parameter is the rounding (to nearest even) after each step; an FP32 parameter is
-/// its own master. Gradients are read in the format that backward left them in.
+/// Updates of a step that rounding has undone: see OptimizerOptions::masters.
+struct LostUpdates {
+  std::string parameter;
+  double share = 0;  // of its elements with an update that is not zero, and less than half of the
+                     // rounding step of the weight
+};
+
+/// Updates parameters in FP32. A BF16 or FP16 parameter gets, by default, an FP32 master, first an
+/// exact copy, of which the parameter is the rounding (to nearest even) after each step; an FP32
+/// parameter is its own master. Gradients are read in the format that backward left them in.
 ///
 ///     model.loss(batch).mul(scale).backward();
 ///     const GradientReport report = optimizer.read_gradients(scale);
@@ -92,8 +117,9 @@ struct OptimizerBytes {
 /// summed in FP32. Of one thread, and on the CPU.
 class MANTISSA_API Optimizer {
  public:
-  /// Names, dtypes and options are checked. InvalidArgument for a parameter in two groups, and for
-  /// a glob (of a group, or a no_decay that is not the default) that matches no parameter.
+  /// Names, dtypes and options are checked. InvalidArgument for a parameter in two groups, for a
+  /// glob (of a group, or a no_decay that is not the default) that matches no parameter, and for an
+  /// FP16 parameter with Masters::split.
   Optimizer(const tensor::ParameterList& parameters, const OptimizerOptions& options);
   explicit Optimizer(const tensor::ParameterList& parameters);
   ~Optimizer();
@@ -127,8 +153,13 @@ class MANTISSA_API Optimizer {
   /// Corruption, and then nothing has changed.
   void load_state_dict(const tensor::StateDict& state);
 
-  /// FP32: the master, or the parameter itself. InvalidArgument for an unknown name.
-  const at::Tensor& master(const std::string& name) const;
+  /// FP32: the master or the parameter itself, or a copy of what is kept elsewise. InvalidArgument
+  /// for an unknown name.
+  at::Tensor master(const std::string& name) const;
+
+  /// With Masters::none, of the last step that was applied: the parameters of which it has lost
+  /// more than `share` of the elements. Empty otherwise.
+  std::vector<LostUpdates> lost_updates(double share = 0.5) const;
 
   OptimizerBytes bytes() const;
 
@@ -137,6 +168,7 @@ class MANTISSA_API Optimizer {
  private:
   struct Slot;
 
+  void keep_weights(Slot& slot) const;
   StepOutcome update(const std::vector<const Slot*>& slots, const StepOptions& options);
 
   OptimizerOptions options_;

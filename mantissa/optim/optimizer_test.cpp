@@ -62,6 +62,94 @@ struct Model {
   Tensor head;
 };
 
+TEST(Optimizer, BytesAParameterAreThoseOfItsMasters) {
+  const std::vector<std::pair<Masters, int64_t>> expected = {{Masters::fp32, 16},
+                                                             {Masters::split, 14},
+                                                             {Masters::compensated, 14},
+                                                             {Masters::stochastic, 12},
+                                                             {Masters::none, 12}};
+  for (const auto& [masters, bytes_each] : expected) {
+    const at::Tensor w = at::ones({1000}, at::kBFloat16).requires_grad_();
+    const Optimizer optimizer({{"w", w}}, {.masters = masters});
+    set_gradient(w, at::ones({1000}));
+    const OptimizerBytes bytes = optimizer.bytes();
+    EXPECT_EQ(bytes.weights + bytes.masters + bytes.moments + bytes.gradients, 1000 * bytes_each)
+        << to_string(masters);
+  }
+}
+
+TEST(Optimizer, AnInterruptionChangesNothingWhateverTheMasters) {
+  for (const Masters masters :
+       {Masters::fp32, Masters::split, Masters::compensated, Masters::stochastic, Masters::none}) {
+    at::manual_seed(3);
+    const at::Tensor start = at::randn({300}).to(at::kBFloat16);
+    const std::vector<at::Tensor> gradients = {at::randn({300}), at::randn({300}), at::randn({300}),
+                                               at::randn({300})};
+    const OptimizerOptions options{.masters = masters, .seed = 5};
+    const at::Tensor whole = start.clone().requires_grad_();
+    Optimizer uninterrupted({{"w", whole}}, options);
+    at::Tensor saved_weights;
+    tensor::StateDict saved;
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      set_gradient(whole, gradients[i]);
+      uninterrupted.step({.lr = 1e-3});
+      if (i == 1) {
+        saved_weights = whole.detach().clone();
+        const tensor::StateDict live = uninterrupted.state_dict();
+        for (const auto& [name, tensor] : live.tensors()) {
+          saved.set(name, tensor.clone());
+        }
+        saved.set("kind", std::string("adamw"));
+        saved.set("steps", uninterrupted.steps());
+        saved.set("masters", std::string(to_string(masters)));
+      }
+    }
+    const at::Tensor resumed = saved_weights.clone().requires_grad_();
+    Optimizer second({{"w", resumed}}, options);
+    second.load_state_dict(saved);
+    for (size_t i = 2; i < gradients.size(); ++i) {
+      set_gradient(resumed, gradients[i]);
+      second.step({.lr = 1e-3});
+    }
+    EXPECT_TRUE(at::equal(resumed, whole)) << to_string(masters);
+    EXPECT_TRUE(at::equal(second.master("w"), uninterrupted.master("w"))) << to_string(masters);
+  }
+}
+
+TEST(Optimizer, AStateWithOtherMastersIsRefused) {
+  const at::Tensor w = at::ones({4}, at::kBFloat16).requires_grad_();
+  const Optimizer split({{"w", w}}, {.masters = Masters::split});
+  Optimizer stochastic({{"w", w}}, {.masters = Masters::stochastic});
+  EXPECT_THROW(stochastic.load_state_dict(split.state_dict()), Corruption);
+}
+
+TEST(Optimizer, SplitMastersNeedBf16) {
+  const at::Tensor w = at::ones({4}, at::kHalf).requires_grad_();
+  try {
+    const Optimizer optimizer({{"head", w}}, {.masters = Masters::split});
+    FAIL() << "expected InvalidArgument";
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(),
+                 "optimizer: parameter \"head\" is Half, which is no half of an FP32 number; split "
+                 "masters need BFloat16, use fp32 or compensated");
+  }
+}
+
+TEST(Optimizer, LostUpdatesNameTheParameter) {
+  const at::Tensor w = at::ones({10}, at::kBFloat16).requires_grad_();
+  const at::Tensor v = at::full({10}, 1e-3, at::kBFloat16).requires_grad_();
+  Optimizer optimizer(
+      {{"w", w}, {"v", v}},
+      {.kind = Kind::sgd, .weight_decay = 0, .momentum = 0, .masters = Masters::none});
+  set_gradient(w, at::ones({10}));
+  set_gradient(v, at::ones({10}));
+  optimizer.step({.lr = 1e-3});
+  const std::vector<LostUpdates> lost = optimizer.lost_updates();
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].parameter, "w");
+  EXPECT_EQ(lost[0].share, 1.0);
+}
+
 TEST(Optimizer, MastersAreExactCopiesOf16BitParametersAndFp32OnesNeedNone) {
   at::manual_seed(1);
   const Model model;
@@ -297,6 +385,7 @@ TEST(Optimizer, StateRoundTripsBitForBitAndTrainingGoesOnTheSame) {
     tensor::StateDict saved;
     const tensor::StateDict live = optimizer.state_dict();
     saved.set("kind", live.text("kind"));
+    saved.set("masters", live.text("masters"));
     saved.set("steps", live.integer("steps"));
     for (const auto& [name, tensor] : live.tensors()) {
       saved.set(name, tensor.clone());
@@ -360,6 +449,7 @@ TEST(Optimizer, AStateThatDoesNotFitIsRefusedByNameAndChangesNothing) {
   // Moments that a framework has cast to the parameter's dtype are not cast back.
   tensor::StateDict cast;
   cast.set("kind", std::string("adamw"));
+  cast.set("masters", std::string("fp32"));
   cast.set("steps", int64_t{3});
   const tensor::StateDict own = optimizer.state_dict();
   for (const auto& [name, tensor] : own.tensors()) {

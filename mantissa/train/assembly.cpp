@@ -46,6 +46,8 @@ optim::Optimizer make_optimizer(const RunConfig& config, const models::Transform
   optim::OptimizerOptions options;
   options.kind = optim::parse_kind(config.optim.kind);
   options.weight_decay = config.optim.weight_decay;
+  options.masters = optim::parse_masters(config.optim.masters);
+  options.seed = static_cast<uint64_t>(config.train.seed);
   if (options.kind == optim::Kind::adamw) {
     options.beta1 = config.optim.beta1;
     options.beta2 = config.optim.beta2;
@@ -66,7 +68,13 @@ amp::LossScaler make_scaler(const RunConfig& config) {
     options.growth = static_cast<float>(config.scale.growth);
     options.backoff = static_cast<float>(config.scale.backoff);
     options.floor = static_cast<float>(config.scale.floor);
+    if (config.scale.ceiling > 0) {
+      options.ceiling = static_cast<float>(config.scale.ceiling);
+    }
     options.growth_interval = static_cast<int32_t>(config.scale.growth_interval);
+    options.growth_delay = static_cast<int32_t>(config.scale.growth_delay);
+    options.hysteresis = static_cast<int32_t>(config.scale.hysteresis);
+    options.regrowth_interval = static_cast<int32_t>(config.scale.regrowth_interval);
   }
   return amp::LossScaler(at::kCPU, options);
 }

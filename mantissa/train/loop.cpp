@@ -79,6 +79,7 @@ class Loop {
   bool is_stopped() const { return options_.stop != nullptr && options_.stop->load() != 0; }
   LoopOutcome conclude(Ending ending);
   void emit(const record::Event& event);
+  void warn_of_lost_updates(const StepReport& report);
 
   RunConfig config_;
   std::optional<RunFolder> folder_;
@@ -88,6 +89,7 @@ class Loop {
   std::unique_ptr<data::Loader> loader_;
   Progress progress_;
   int64_t saved_step_ = 0;  // of the newest checkpoint
+  bool has_warned_of_lost_updates_ = false;
   double markov_bits_ = std::numeric_limits<double>::quiet_NaN();
   std::optional<record::Writer> record_;
   std::optional<record::TensorBoardWriter> tensorboard_;
@@ -102,6 +104,22 @@ void Loop::emit(const record::Event& event) {
   if (options_.observe) {
     options_.observe(event);
   }
+}
+
+// Once: the rate falls towards the end of a schedule, where every update may be lost.
+void Loop::warn_of_lost_updates(const StepReport& report) {
+  if (report.lost.empty() || has_warned_of_lost_updates_) {
+    return;
+  }
+  has_warned_of_lost_updates_ = true;
+  const optim::LostUpdates& first = report.lost.front();
+  emit(record::Message{
+      progress_.step, record::Level::warning,
+      concat(
+          "parameter ", first.parameter, ": ", std::lround(100 * first.share),
+          " % of its updates are less than half of a rounding step and lost",
+          report.lost.size() > 1 ? concat(", likewise of ", report.lost.size() - 1, " others") : "",
+          "; set optim.masters to split, compensated or stochastic")});
 }
 
 // Nothing draws from LibTorch's generator now; a model with dropout would, and resumes must match.
@@ -192,6 +210,7 @@ void Loop::step() {
   event.peak_bytes = tensor::memory::is_counting() ? tensor::memory::peak_bytes().total() : 0;
   progress_.note(event);
   emit(event);
+  warn_of_lost_updates(report);
 
   MANTISSA_CHECK(progress_.step > 1 || std::isfinite(report.loss), Error, "train: the loss is ",
                  report.loss,

@@ -177,6 +177,56 @@ TEST_F(LoopTest, PatienceEndsTheRunAndTheSummarySaysSo) {
   EXPECT_EQ(checkpoint::read_best(root_ / "a" / "checkpoints").checkpoint.step, 1);
 }
 
+TEST_F(LoopTest, LostUpdatesAreAWarningThatNamesTheParameter) {
+  const RunConfig run = config({{"precision.compute", "bf16"},
+                                {"precision.param", "bf16"},
+                                {"optim.masters", "none"},
+                                {"optim.lr", "1e-5"},
+                                {"optim.weight_decay", "0"}});
+  std::vector<std::string> warnings;
+  LoopOptions options;
+  options.observe = [&](const record::Event& event) {
+    if (const auto* message = std::get_if<record::Message>(&event)) {
+      warnings.push_back(message->text);
+    }
+  };
+  start_run(run, root_ / "a", options);
+  EXPECT_THAT(warnings, ::testing::ElementsAre(::testing::AllOf(
+                            ::testing::HasSubstr("parameter "),
+                            ::testing::HasSubstr("are less than half of a rounding step and lost"),
+                            ::testing::HasSubstr("set optim.masters to split"))));
+}
+
+TEST_F(LoopTest, ParametersOfMixedFormatsResumeBitForBit) {
+  const RunConfig run = config({{"precision.compute", "bf16"},
+                                {"precision.policy",
+                                 "torch param=bf16 parameter:*norm*=fp32 "
+                                 "parameter:*.up.*=fp32"}});
+  start_run(run, root_ / "whole");
+  std::atomic<int> stop{0};
+  start_run(run, root_ / "a", stop_after(5, stop));
+  resume_run(root_ / "a");
+  const tensor::StateDict state = final_state(root_ / "a");
+  EXPECT_EQ(state.tensor("learner.model.blocks.0.mlp.up.weight").scalar_type(), at::kFloat);
+  EXPECT_EQ(state.tensor("learner.model.blocks.0.mlp.down.weight").scalar_type(), at::kBFloat16);
+  expect_equal(state, final_state(root_ / "whole"));
+}
+
+TEST_F(LoopTest, EveryKindOfMastersResumesBitForBit) {
+  for (const char* masters : {"split", "compensated", "stochastic"}) {
+    SCOPED_TRACE(masters);
+    const RunConfig run = config(
+        {{"precision.compute", "bf16"}, {"precision.param", "bf16"}, {"optim.masters", masters}});
+    const std::filesystem::path whole = root_ / (std::string(masters) + "-whole");
+    const std::filesystem::path folder = root_ / masters;
+    start_run(run, whole);
+    std::atomic<int> stop{0};
+    start_run(run, folder, stop_after(5, stop));
+    resume_run(folder);
+    expect_equal(final_state(folder), final_state(whole));
+  }
+}
+
 TEST_F(LoopTest, TooManySkipsInARowEndTheRunByName) {
   const RunConfig run = config({{"precision.compute", "fp16"},
                                 {"scale.kind", "static"},

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <fstream>
 #include <map>
-#include <regex>
 #include <set>
 #include <sstream>
 
@@ -172,14 +172,32 @@ void check_together(const RunConfig& c, const std::string& where,
   MANTISSA_CHECK(c.scale_kind() != "dynamic" || c.scale.floor <= c.scale.initial, InvalidArgument,
                  where, ": scale.floor ", c.scale.floor, " is above scale.initial ",
                  c.scale.initial, "; start at or above the floor");
+  MANTISSA_CHECK(
+      c.scale_kind() != "dynamic" || c.scale.ceiling == 0 || c.scale.ceiling >= c.scale.initial,
+      InvalidArgument, where, ": scale.ceiling ", c.scale.ceiling, " is below scale.initial ",
+      c.scale.initial, "; start at or below the ceiling");
   MANTISSA_CHECK(c.optim.schedule != "cosine" || c.optim.min_lr <= c.optim.lr, InvalidArgument,
                  where, ": optim.min_lr ", c.optim.min_lr, " is above optim.lr ", c.optim.lr,
                  "; it is where the cosine ends");
 }
 
-// The policy as one line of text, so that the run does not depend on a file that may change.
-std::string resolved_policy(const RunConfig& config, const std::string& where) {
-  const std::string& given = config.precision.policy;
+// Is there a word `setting` with a `=` after it? In the text of a policy and in its file alike.
+bool assigns(const std::string& source, const std::string& setting) {
+  for (size_t at = source.find(setting); at != std::string::npos;
+       at = source.find(setting, at + 1)) {
+    const size_t next = source.find_first_not_of(" \t", at + setting.size());
+    const bool is_word = at == 0 || std::isspace(static_cast<unsigned char>(source[at - 1])) != 0;
+    if (is_word && next != std::string::npos && source[next] == '=') {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Makes the policy one line of text, so that the run does not depend on a file that may change, and
+// says in precision.param what it says of parameters.
+void resolve_policy(RunConfig& config, const std::string& where) {
+  const std::string given = config.precision.policy;
   amp::Policy policy = amp::find_policy(given);
   std::string source = given;
   if (given.ends_with(".toml")) {
@@ -188,8 +206,7 @@ std::string resolved_policy(const RunConfig& config, const std::string& where) {
   }
   const auto require_equal = [&](const char* setting, std::string_view own,
                                  const std::string& run) {
-    const bool is_named =
-        std::regex_search(source, std::regex(concat("(^|\\s)", setting, "\\s*=")));
+    const bool is_named = assigns(source, setting);
     MANTISSA_CHECK(!is_named || own == run, InvalidArgument, where, ": the policy says ", setting,
                    "=", own, ", precision.", setting, " is ", run,
                    "; leave one of them out or make them equal");
@@ -208,7 +225,9 @@ std::string resolved_policy(const RunConfig& config, const std::string& where) {
                  " with precision.compute ", config.precision.compute,
                  "; parameters are fp32 or of the compute format");
   const std::string text = amp::to_string(policy);
-  return text == concat(policy.base, " compute=", config.precision.compute) ? policy.base : text;
+  config.precision.policy =
+      text == concat(policy.base, " compute=", config.precision.compute) ? policy.base : text;
+  config.precision.param = numerics::to_string(policy.param);
 }
 
 std::string quoted(const std::string& text) {
@@ -282,8 +301,8 @@ RunConfig load_run_config(const fs::path& file, const std::vector<Setting>& sett
     resolve_paths(key, config, fs::current_path());
     given[key.name] = where;
   }
+  resolve_policy(config, file.string());
   check_together(config, file.string(), given);
-  config.precision.policy = resolved_policy(config, file.string());
   return config;
 }
 

@@ -56,6 +56,7 @@ struct OptimConfig {
   double momentum = 0.9;
   double weight_decay = 0.1;
   double clip = 1.0;
+  std::string masters = "fp32";
 };
 
 struct PrecisionConfig {
@@ -71,6 +72,10 @@ struct ScaleConfig {
   double backoff = 0.5;
   int64_t growth_interval = 2000;
   double floor = 1.0;
+  double ceiling = 0.0;
+  int64_t growth_delay = 0;
+  int64_t hysteresis = 1;
+  int64_t regrowth_interval = 0;
 };
 
 /// All that decides a run, as a value: one TOML file, `section.key`. Every key, its default and

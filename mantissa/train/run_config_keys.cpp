@@ -3,6 +3,9 @@
 namespace mantissa::train {
 namespace {
 
+bool has_16bit_parameters(const RunConfig& c) {
+  return c.precision.param == "bf16" || c.precision.param == "fp16";
+}
 bool is_adamw(const RunConfig& c) { return c.optim.kind == "adamw"; }
 bool is_sgd(const RunConfig& c) { return c.optim.kind == "sgd"; }
 bool is_cosine(const RunConfig& c) { return c.optim.schedule == "cosine"; }
@@ -173,6 +176,16 @@ std::vector<Key> make_keys() {
        FIELD(optim, clip),
        {},
        0},
+      {"optim.masters",
+       "how the FP32 value of a 16-bit parameter is kept: whole, as the 16 bits that BF16 lacks, "
+       "as "
+       "a rounded rest, or not at all with rounding by chance or to nearest",
+       FIELD(optim, masters),
+       {"fp32", "split", "compensated", "stochastic", "none"},
+       -kUnbounded,
+       kUnbounded,
+       has_16bit_parameters,
+       "precision.param is bf16 or fp16, also by the policy"},
 
       {"precision.compute",
        "format of products and convolutions",
@@ -230,6 +243,39 @@ std::vector<Key> make_keys() {
        {},
        0x1p-100,
        0x1p127,
+       is_dynamic,
+       kWithDynamic},
+      {"scale.ceiling",
+       "largest factor; 0: what FP32 can hold",
+       FIELD(scale, ceiling),
+       {},
+       0,
+       0x1p127,
+       is_dynamic,
+       kWithDynamic},
+      {"scale.growth_delay",
+       "further finite steps before the first growth after a skipped one",
+       FIELD(scale, growth_delay),
+       {},
+       0,
+       1 << 30,
+       is_dynamic,
+       kWithDynamic},
+      {"scale.hysteresis",
+       "skipped steps, until the factor next grows, from which on one lowers it",
+       FIELD(scale, hysteresis),
+       {},
+       1,
+       1 << 20,
+       is_dynamic,
+       kWithDynamic},
+      {"scale.regrowth_interval",
+       "finite steps before growth back to half of where a series of skipped ones began; 0: "
+       "scale.growth_interval",
+       FIELD(scale, regrowth_interval),
+       {},
+       0,
+       1 << 30,
        is_dynamic,
        kWithDynamic},
   };

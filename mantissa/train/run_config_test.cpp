@@ -144,6 +144,11 @@ TEST_F(RunConfigTest, ContradictionsAreRefused) {
       ThrowsMessage<InvalidArgument>(HasSubstr("parameters are fp32 or of the compute format")));
   EXPECT_THAT(
       [&] {
+        load(kMinimal, {{"precision.compute", "fp16"}, {"scale.ceiling", "1024"}});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("scale.ceiling 1024 is below scale.initial 65536")));
+  EXPECT_THAT(
+      [&] {
         load(kMinimal, {{"optim.min_lr", "1"}});
       },
       ThrowsMessage<InvalidArgument>(HasSubstr("optim.min_lr 1 is above optim.lr")));
@@ -182,6 +187,41 @@ TEST_F(RunConfigTest, APolicyFileBecomesTextAndMustNotContradictTheFormat) {
       load(std::string(kMinimal) + "[precision]\ncompute = \"bf16\"\npolicy = \"bf16.toml\"\n")
           .precision.policy,
       "torch");
+}
+
+TEST_F(RunConfigTest, APolicySaysInWhichFormatParametersAre) {
+  const std::vector<Setting> bf16 = {{"precision.compute", "bf16"}};
+  EXPECT_EQ(load(kMinimal, bf16).precision.param, "fp32");
+  const RunConfig named =
+      load(kMinimal, {{"precision.compute", "bf16"}, {"precision.policy", "torch param=bf16"}});
+  EXPECT_EQ(named.precision.param, "bf16");
+  EXPECT_EQ(load(to_toml(named)).precision.param, "bf16");
+  // A base for FP16 follows the format of the run.
+  const RunConfig apex =
+      load(kMinimal, {{"precision.compute", "bf16"}, {"precision.policy", "apex-o2"}});
+  EXPECT_EQ(apex.precision.param, "bf16");
+  EXPECT_EQ(load(to_toml(apex)).precision.policy, apex.precision.policy);
+  EXPECT_THAT(
+      [&] {
+        load(kMinimal, {{"precision.compute", "bf16"},
+                        {"precision.policy", "torch param=bf16"},
+                        {"precision.param", "fp32"}});
+      },
+      ThrowsMessage<InvalidArgument>(
+          HasSubstr("the policy says param=bf16, precision.param is fp32")));
+}
+
+TEST_F(RunConfigTest, MastersCountWith16BitParametersOnly) {
+  EXPECT_THAT(
+      [&] {
+        load(kMinimal, {{"precision.compute", "bf16"}, {"optim.masters", "split"}});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("optim.masters has no effect here")));
+  EXPECT_EQ(
+      load(kMinimal,
+           {{"precision.compute", "bf16"}, {"precision.param", "bf16"}, {"optim.masters", "split"}})
+          .optim.masters,
+      "split");
 }
 
 TEST_F(RunConfigTest, SettingsAreSplitAtTheFirstEquals) {

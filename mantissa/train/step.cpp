@@ -75,6 +75,8 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
       parts.optimizer.step({lr, parts.scaler.value(), clip_factor, gradients.found_inf});
   if (report.outcome == optim::StepOutcome::skipped) {
     report.nonfinite = first_nonfinite_gradient(parts.model);
+  } else {
+    report.lost = parts.optimizer.lost_updates();
   }
   parts.scaler.update(gradients.found_inf);
   parts.optimizer.zero_grad();

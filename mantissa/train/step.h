@@ -32,6 +32,7 @@ struct StepReport {
   double grad_norm = 0;  // global L2, unscaled, before clipping
   double scale = 1;      // that this step's loss was multiplied by
   optim::StepOutcome outcome = optim::StepOutcome::applied;
+  std::vector<optim::LostUpdates> lost;  // of an applied one: see Optimizer::lost_updates()
   std::string nonfinite;  // of a skipped step: the first parameter whose gradient is not finite
 };
 

@@ -45,8 +45,8 @@ TEST_F(StepTest, ChangesWeightsAndReportsFiniteNumbers) {
   const auto before = weights(learner);
   const StepReport report = training_step(learner.parts(), {loader->next()}, 1e-2);
   EXPECT_EQ(report.outcome, optim::StepOutcome::applied);
-  // Sixteen logits of variance one: E log sum exp is ln 16 + 1/2, with a spread of the same size for
-  // so few weights.
+  // Sixteen logits of variance one: E log sum exp is ln 16 + 1/2, with a spread of the same size
+  // for so few weights.
   EXPECT_NEAR(report.loss, std::log(16.0) + 0.5, 0.5);
   EXPECT_GT(report.grad_norm, 0);
   EXPECT_FALSE(equal(before, weights(learner)));

@@ -173,6 +173,26 @@ class CliTest(unittest.TestCase):
             self.assertIn(bits, self.mantissa("numerics", "bf16", text).stdout)
         self.assertIsInstance(json.loads(self.mantissa("numerics", "fp16", "-inf", "--json").stdout), dict)
 
+    def test_policies_are_listed_shown_compared_checked_and_explained(self):
+        names = [policy["name"] for policy in json.loads(self.mantissa("policy", "list", "--json").stdout)]
+        self.assertIn("torch-fixed", names)
+        for name in names:
+            shown = json.loads(self.mantissa("policy", "show", name, "--json").stdout)
+            self.assertEqual(shown["base"], name)
+        self.assertIn("aten::mm", self.mantissa("policy", "show", "torch").stdout)
+        differences = json.loads(self.mantissa("policy", "diff", "torch", "torch mm=fp32", "--json").stdout)
+        self.assertEqual([each["what"] for each in differences if each["what"] == "aten::mm"], ["aten::mm"])
+        self.assertEqual(self.mantissa("policy", "diff", "torch", "torch").stdout, "no difference\n")
+        (self.folder / "own.toml").write_text('base = "lean"\n[scopes]\n"*filter" = "fp32"\n')
+        self.assertIn("scope:*filter=fp32", self.mantissa("policy", "check", "./own.toml").stdout)
+        (self.folder / "own.toml").write_text('base = "lean"\n[scope]\n"*filter" = "fp32"\n')
+        self.fails(2, "own.toml:2: unknown key \"scope\"; did you mean \"scopes\"?", "policy", "check", "./own.toml")
+        self.assertIn("runs in bf16", self.mantissa("policy", "explain", "mm", "fp32", "bf16").stdout)
+        explained = json.loads(self.mantissa("policy", "explain", "mm.default", "fp32", "fp32", "--policy",
+                                             "torch scope:a=fp32", "--scope", "a.b", "--json").stdout)
+        self.assertEqual(explained[0]["outcome"], "runs in fp32")
+        self.fails(2, "unknown operation", "policy", "explain", "mn", "fp32")
+
     def test_doctor_says_who_computes_16_bit_products(self):
         self.assertIn("bf16 products", self.mantissa("doctor").stdout)
         self.assertIn(json.loads(self.mantissa("doctor", "--json").stdout)["kernels"]["bf16"]["chosen"],

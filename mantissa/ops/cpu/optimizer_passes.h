@@ -1,9 +1,12 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
 #include <c10/core/ScalarType.h>
+
+#include "mantissa/numerics/rounding.h"
 
 namespace mantissa::ops::cpu {
 
@@ -18,10 +21,17 @@ struct GradientView {
 /// depend on the number of threads.
 double sum_of_unscaled_squares(const std::vector<GradientView>& gradients, float inverse_scale);
 
+/// See ops::WeightUpdate. Null pointers for what is undefined there.
 struct WeightView {
   float* master;
-  void* model;  // null when the parameter is FP32
+  void* model;
   c10::ScalarType model_dtype;
+  void* rest;
+  bool rest_is_bits;
+  numerics::Rounding rounding;
+  uint64_t seed;
+  uint64_t stream;
+  std::atomic<int64_t>* lost;
   GradientView gradient;
 };
 

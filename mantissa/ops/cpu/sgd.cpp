@@ -5,6 +5,7 @@
 
 #include "mantissa/ops/cpu/blocks.h"
 #include "mantissa/ops/cpu/optimizer_passes.h"
+#include "mantissa/ops/cpu/weights.h"
 
 namespace mantissa::ops::cpu {
 namespace {
@@ -43,23 +44,22 @@ void sgd(const std::vector<SgdView>& parameters, const SgdConstants& constants) 
   }
   const std::vector<Chunk> chunks = chunks_of(sizes);
   at::parallel_for(0, static_cast<int64_t>(chunks.size()), 1, [&](int64_t first, int64_t last) {
-    std::array<float, kBlockElements> buffer;
+    std::array<float, kBlockElements> gradients;
+    std::array<float, kBlockElements> weights;
     for (int64_t c = first; c < last; ++c) {
       const SgdView& view = parameters[chunks[c].tensor];
       const WeightView& weight = view.weight;
       for (int64_t i = chunks[c].begin; i < chunks[c].end; i += kBlockElements) {
         const int64_t count = std::min(kBlockElements, chunks[c].end - i);
         const float* gradient =
-            widen(weight.gradient.data, weight.gradient.dtype, i, count, buffer.data());
+            widen(weight.gradient.data, weight.gradient.dtype, i, count, gradients.data());
+        float* master = load_weights(weight, i, count, weights.data());
         if (view.momentum != nullptr) {
-          update_block_with_momentum(weight.master + i, gradient, view.momentum + i, count, view,
-                                     constants);
+          update_block_with_momentum(master, gradient, view.momentum + i, count, view, constants);
         } else {
-          update_block(weight.master + i, gradient, count, view, constants);
+          update_block(master, gradient, count, view, constants);
         }
-        if (weight.model != nullptr) {
-          narrow(weight.master + i, weight.model, weight.model_dtype, i, count);
-        }
+        store_weights(weight, i, count, master);
       }
     }
   });
