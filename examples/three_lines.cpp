@@ -17,7 +17,7 @@ int main() {
   const at::Tensor w2 = at::randn({1, 64}).mul(0.125).requires_grad_();
   mantissa::optim::Optimizer optimizer({{"w1", w1}, {"w2", w2}});  // weights in FP32
   mantissa::amp::LossScaler scaler(at::kCPU);                      // keeps small FP16 gradients
-  const auto policy = mantissa::amp::find_policy("torch compute=fp16");
+  const auto policy = mantissa::amp::find_policy("torch-fixed compute=fp16");
   for (int step = 0; step < 200; ++step) {
     const at::Tensor x = at::randn({256, 16});
     at::Tensor loss;

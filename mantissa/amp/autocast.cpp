@@ -2,16 +2,14 @@
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "mantissa/amp/compiled_policy.h"
+#include "mantissa/amp/active_region.h"
 #include "mantissa/amp/parameter_formats.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::amp {
 namespace {
 
-thread_local const CompiledPolicy* active = nullptr;
-thread_local const ParameterFormats* active_formats = nullptr;
-thread_local int depth = 0;  // of nested regions
+thread_local ActiveRegion active;
 
 // The autocast keys of devices are excluded, except while at::autocast is on.
 bool at_autocast_is_on() {
@@ -35,9 +33,11 @@ const CompiledPolicy& without_parameters(const Policy& policy) {
 
 }  // namespace
 
-const CompiledPolicy* active_compiled_policy() { return active; }
+ActiveRegion& active_region() { return active; }
 
-const ParameterFormats* active_parameter_formats() { return active_formats; }
+const CompiledPolicy* active_compiled_policy() { return active.policy; }
+
+const ParameterFormats* active_parameter_formats() { return active.formats; }
 
 Autocast::Autocast(const Policy& policy) : Autocast(&without_parameters(policy), nullptr) {}
 
@@ -45,14 +45,14 @@ Autocast::Autocast(const Policy& policy, const ParameterFormats& formats)
     : Autocast(&checked(policy), formats.has_own() ? &formats : nullptr) {}
 
 Autocast::Autocast(const CompiledPolicy* policy, const ParameterFormats* formats)
-    : outer_policy_(active),
-      outer_formats_(active_formats),
+    : outer_policy_(active.policy),
+      outer_formats_(active.formats),
       outer_included_(c10::impl::tls_is_dispatch_key_included(kAutocastKey)),
       outer_excluded_(c10::impl::tls_is_dispatch_key_excluded(kAutocastKey)) {
   const bool on = policy != nullptr;
-  active = policy;
-  active_formats = formats;
-  ++depth;
+  active.policy = policy;
+  active.formats = formats;
+  ++active.depth;
   c10::impl::tls_set_dispatch_key_included(kAutocastKey, on);
   c10::impl::tls_set_dispatch_key_excluded(kAutocastKey, !on);
 }
@@ -60,17 +60,19 @@ Autocast::Autocast(const CompiledPolicy* policy, const ParameterFormats* formats
 Autocast Autocast::disabled() { return {nullptr, nullptr}; }
 
 Autocast::~Autocast() {
-  active = outer_policy_;
-  active_formats = outer_formats_;
+  active.policy = outer_policy_;
+  active.formats = outer_formats_;
   c10::impl::tls_set_dispatch_key_included(kAutocastKey, outer_included_);
   c10::impl::tls_set_dispatch_key_excluded(kAutocastKey, outer_excluded_);
-  if (--depth == 0) {
+  if (--active.depth == 0) {
     clear_cast_cache();
   }
 }
 
 void prepare(const Policy& policy) { (void)compiled(policy); }
 
-const Policy* active_policy() { return active == nullptr ? nullptr : &active->policy; }
+const Policy* active_policy() {
+  return active.policy == nullptr ? nullptr : &active.policy->policy;
+}
 
 }  // namespace mantissa::amp

@@ -14,7 +14,7 @@ class ParameterFormats;
 /// device. Regions nest; the innermost one rules. Close it before backward(): each backward
 /// operation then runs in the format of its forward operation.
 ///
-///     const amp::Policy policy = amp::find_policy("torch compute=bf16");
+///     const amp::Policy policy = amp::find_policy("torch-fixed compute=bf16");
 ///     at::Tensor loss;
 ///     {
 ///       const amp::Autocast region(policy);

@@ -56,9 +56,8 @@ struct LossScalerOptions {
 ///   deepspeed  2^16, x2 after 1000 (the first after an overflow after 1001), hysteresis 2, floor 1
 ///   megatron   2^32, x2 after 1000, hysteresis 2, floor 1
 ///   jmp        DynamicLossScale: 2^15, x2 after 2000, floor 1
-/// torch, apex and keras have no floor, and their scale can become 0; here it is the smallest normal
-/// FP32 number.
-/// Throws InvalidArgument with the nearest valid name.
+/// torch, apex and keras have no floor, and their scale can become 0; here it is the smallest
+/// normal FP32 number. Throws InvalidArgument with the nearest valid name.
 MANTISSA_API LossScalerOptions scale_preset(std::string_view name);
 MANTISSA_API std::vector<std::string_view> scale_preset_names();
 
@@ -80,6 +79,7 @@ struct ScaleState {
 MANTISSA_API ScaleState initial_state(const LossScalerOptions& options);
 
 /// The state after one more step, in which a gradient was not finite (`overflow`) or none was.
-MANTISSA_API ScaleState next_state(const LossScalerOptions& options, const ScaleState& state, bool overflow);
+MANTISSA_API ScaleState next_state(const LossScalerOptions& options, const ScaleState& state,
+                                   bool overflow);
 
 }  // namespace mantissa::amp

@@ -70,8 +70,7 @@ TEST(ScaleRule, ADelayPutsOffTheFirstGrowthOnly) {
 // A spike takes 64 to 8; each double up to 32, half of where it began, takes one step.
 TEST(ScaleRule, RegrowthIsQuickUpToWhereTheSpikeBegan) {
   const LossScalerOptions options{.initial = 64, .growth_interval = 5, .regrowth_interval = 1};
-  EXPECT_THAT(scales(options, "xxx......."),
-              ElementsAre(32, 16, 8, 16, 32, 32, 32, 32, 32, 64));
+  EXPECT_THAT(scales(options, "xxx......."), ElementsAre(32, 16, 8, 16, 32, 32, 32, 32, 32, 64));
 }
 
 TEST(ScaleRule, RegrowthDoesNotRunIntoTheSameOverflowAgainAndAgain) {

@@ -68,20 +68,18 @@ void ScaleTensors::advance(const LossScalerOptions& options, const at::Tensor& f
     const at::Tensor restart = at::full_like(growth_tracker, -options.growth_delay);
     const at::Tensor tracker = at::where(overflow, restart, growth_tracker.add(1));
     const at::Tensor grows = clean.logical_and(tracker.ge(interval));
-    const at::Tensor refills =
-        options.refill == HysteresisRefill::each_finite_step ? clean : grows;
+    const at::Tensor refills = options.refill == HysteresisRefill::each_finite_step ? clean : grows;
     const at::Tensor full = at::full_like(overflows_left, options.hysteresis);
     const float ceiling = options.ceiling.value_or(std::numeric_limits<float>::max());
 
     settled.copy_(at::where(lowers.logical_and(skipped_in_row.eq(0)), lowered, settled));
-    overflows_left.copy_(at::where(
-        refills, full, at::where(overflow, spent.clamp_min(1), overflows_left)));
+    overflows_left.copy_(
+        at::where(refills, full, at::where(overflow, spent.clamp_min(1), overflows_left)));
     growth_tracker.copy_(at::where(grows, at::zeros_like(tracker), tracker));
     scale.copy_(at::where(grows.logical_and(grown.isfinite()), grown.clamp_max(ceiling),
                           at::where(lowers, lowered.clamp_min(options.floor), scale)));
   }
-  skipped_in_row.copy_(
-      at::where(overflow, skipped_in_row.add(1), at::zeros_like(skipped_in_row)));
+  skipped_in_row.copy_(at::where(overflow, skipped_in_row.add(1), at::zeros_like(skipped_in_row)));
 }
 
 }  // namespace mantissa::amp

@@ -110,8 +110,9 @@ TEST(Writer, BadArgumentsAreRefused) {
   };
   EXPECT_EQ(message(example_checkpoint(1), 0),
             "checkpoint /d: keep_last is 0; it must be at least 1");
-  EXPECT_EQ(message(example_checkpoint(-1), 1),
-            "checkpoint /d: step is -1; it must not be negative");
+  Checkpoint negative = example_checkpoint(1);
+  negative.step = -1;
+  EXPECT_EQ(message(negative, 1), "checkpoint /d: step is -1; it must not be negative");
   Checkpoint binary = example_checkpoint(1);
   binary.state.set("bytes", std::string("\xff"));
   EXPECT_THAT(message(binary, 1), HasSubstr("is not UTF-8; keep bytes in a uint8 tensor"));

@@ -31,7 +31,12 @@ using ::testing::HasSubstr;
 
 TEST(SplitWeight, IsExactForEveryKindOfNumber) {
   Random random(11, 0);
-  std::vector<float> values = {0.0F, -0.0F, 1.0F, 0x1p-149F, 0x1.fffffep127F, 0x1.8p-126F,
+  std::vector<float> values = {0.0F,
+                               -0.0F,
+                               1.0F,
+                               0x1p-149F,
+                               0x1.fffffep127F,
+                               0x1.8p-126F,
                                std::numeric_limits<float>::infinity()};
   for (int i = 0; i < 200000; ++i) {
     const float value = std::bit_cast<float>(random.next_u32());
@@ -128,8 +133,8 @@ TEST(WeightUpdate, EveryFormIsWhatTheReferenceMakesOfIt) {
 TEST(WeightUpdate, SplitWeightsAreThoseOfAnFp32MasterBitForBit) {
   at::manual_seed(2);
   const Tensor initial = at::randn({5000}).to(at::kBFloat16).to(at::kFloat);
-  const AdamwParameter split = {update_of(kForms[0], initial, at::zeros({5000})),
-                                at::zeros({5000}), at::zeros({5000}), at::zeros({}, at::kLong)};
+  const AdamwParameter split = {update_of(kForms[0], initial, at::zeros({5000})), at::zeros({5000}),
+                                at::zeros({5000}), at::zeros({}, at::kLong)};
   AdamwParameter whole = split;
   whole.weight.master = initial.clone();
   whole.weight.model = initial.to(at::kBFloat16);

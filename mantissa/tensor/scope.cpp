@@ -25,6 +25,11 @@ Scope::~Scope() {
   ++changes;
 }
 
+void set_scope(const std::string& text) {
+  path() = text;
+  ++changes;
+}
+
 const std::string& current_scope() { return path(); }
 
 uint64_t scope_changes() { return changes; }

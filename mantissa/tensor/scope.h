@@ -21,6 +21,10 @@ class MANTISSA_API Scope {
   size_t outer_length_;
 };
 
+/// Makes `path` that of this thread, whatever its scopes are: for code that goes on with what
+/// another moment or thread began. Scopes that are open must be put back before they end.
+MANTISSA_API void set_scope(const std::string& path);
+
 /// The path of this thread's scopes; empty outside of any.
 MANTISSA_API const std::string& current_scope();
 

@@ -1,0 +1,38 @@
+#include "mantissa/amp/region_state.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "mantissa/amp/active_region.h"
+#include "mantissa/amp/autocast.h"
+#include "mantissa/tensor/scope.h"
+
+namespace mantissa::amp {
+
+RegionState::RegionState()
+    : policy_(active_region().policy),
+      formats_(active_region().formats),
+      included_(c10::impl::tls_is_dispatch_key_included(kAutocastKey)),
+      excluded_(c10::impl::tls_is_dispatch_key_excluded(kAutocastKey)),
+      scope_(tensor::current_scope()) {}
+
+RestoreRegion::RestoreRegion(const RegionState& state) {
+  enter(state);
+  ++active_region().depth;
+}
+
+RestoreRegion::~RestoreRegion() {
+  enter(outer_);
+  if (--active_region().depth == 0) {
+    clear_cast_cache();
+  }
+}
+
+void RestoreRegion::enter(const RegionState& state) {
+  active_region().policy = state.policy_;
+  active_region().formats = state.formats_;
+  c10::impl::tls_set_dispatch_key_included(kAutocastKey, state.included_);
+  c10::impl::tls_set_dispatch_key_excluded(kAutocastKey, state.excluded_);
+  tensor::set_scope(state.scope_);
+}
+
+}  // namespace mantissa::amp
