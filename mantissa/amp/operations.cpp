@@ -17,6 +17,10 @@ bool takes_tensors(const c10::FunctionSchema& schema) {
                      [](const c10::Argument& argument) { return holds_tensors(argument.type()); });
 }
 
+c10::TypePtr without_optional(const c10::TypePtr& type) {
+  return type->kind() == c10::TypeKind::OptionalType ? type->containedType(0) : type;
+}
+
 c10::OperatorHandle select_overload(const std::vector<c10::OperatorHandle>& overloads,
                                     std::string_view name, std::string_view overload,
                                     std::string_view where) {
@@ -144,12 +148,13 @@ std::optional<c10::OperatorHandle> OperationIndex::with_dtype(
   }
   for (const c10::OperatorHandle& candidate : overloads(operation.operator_name().name)) {
     const auto& others = candidate.schema().arguments();
-    const auto same_name = [](const c10::Argument& a, const c10::Argument& b) {
-      return a.name() == b.name();
+    // LibTorch 2.11 and 2.12 also have overloads with names for dimensions.
+    const auto same = [](const c10::Argument& a, const c10::Argument& b) {
+      return a.name() == b.name() && *without_optional(a.type()) == *without_optional(b.type());
     };
     if (!candidate.schema().is_mutable() && others.size() == arguments.size() + 1 &&
         others.back().name() == "dtype" &&
-        std::equal(arguments.begin(), arguments.end(), others.begin(), same_name)) {
+        std::equal(arguments.begin(), arguments.end(), others.begin(), same)) {
       return candidate;
     }
   }

@@ -141,9 +141,10 @@ TEST_F(Tf32Emulation, BackwardRoundsItsFactorsTooButNotTheSumOfTheBias) {
   EXPECT_TRUE(at::equal(emulated[1], rw.grad()));
   EXPECT_FALSE(at::equal(emulated[1], plain[1]));
   // Of FP32 terms: a TF32 rounding of them would be 2^12 times this bound.
-  const Tensor exact = grad.to(at::kDouble).sum({0, 2});
-  expect_within(emulated[2], exact,
-                sum_bound(exact, grad.to(at::kDouble).abs().sum({0, 2}), 36, at::kFloat));
+  const Tensor exact = grad.to(at::kDouble).sum(at::IntArrayRef{0, 2});
+  expect_within(
+      emulated[2], exact,
+      sum_bound(exact, grad.to(at::kDouble).abs().sum(at::IntArrayRef{0, 2}), 36, at::kFloat));
 }
 
 TEST_F(Tf32Emulation, AttentionRoundsQueriesKeysAndValues) {
