@@ -19,30 +19,6 @@ namespace {
 
 class Registry {
  public:
-  at::ScalarType compute_dtype(const CompiledPolicy& policy) {
-    if (policy.policy.scopes.empty()) {
-      return policy.compute;
-    }
-    struct Memo {
-      const CompiledPolicy* policy = nullptr;
-      uint64_t scope_changes = 0;
-      at::ScalarType dtype{};
-      std::map<std::pair<const CompiledPolicy*, std::string>, at::ScalarType> all;
-    };
-    thread_local Memo memo;
-    if (memo.policy != &policy || memo.scope_changes != tensor::scope_changes()) {
-      const auto [entry, is_new] =
-          memo.all.try_emplace({&policy, tensor::current_scope()}, at::kFloat);
-      if (is_new) {
-        entry->second = tensor::dtype_of(compute_format(policy.policy, tensor::current_scope()));
-      }
-      memo.policy = &policy;
-      memo.scope_changes = tensor::scope_changes();
-      memo.dtype = entry->second;
-    }
-    return memo.dtype;
-  }
-
   const CompiledPolicy& compiled(const Policy& policy) {
     const std::lock_guard lock(mutex_);
     const auto known = policies_.find(policy);
@@ -100,10 +76,7 @@ class Registry {
   void register_kernel(const std::string& operation, size_t number,
                        const OperationIndex& operations) {
     const size_t colons = operation.find("::");
-    const size_t dot = operation.find('.');
-    const c10::OperatorName name(operation.substr(0, dot),
-                                 dot == std::string::npos ? "" : operation.substr(dot + 1));
-    const auto handle = c10::Dispatcher::singleton().findSchema(name);
+    const auto handle = c10::Dispatcher::singleton().findSchema(operator_name(operation));
     MANTISSA_ASSERT(handle.has_value());
     auto& library = libraries_[operation.substr(0, colons)];
     if (!library) {

@@ -53,6 +53,12 @@ std::string qualified(std::string_view operation) {
                                                         : std::string(operation);
 }
 
+c10::OperatorName operator_name(std::string_view operation) {
+  const std::string full = qualified(operation);
+  const size_t dot = full.find('.');
+  return {full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)};
+}
+
 OperationIndex::OperationIndex() : names_(c10::Dispatcher::singleton().getAllOpNames()) {}
 
 std::vector<c10::OperatorHandle> OperationIndex::overloads(std::string_view name) const {

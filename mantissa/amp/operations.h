@@ -15,6 +15,9 @@ namespace mantissa::amp {
 /// `aten::mm` for `mm`; other names as they are.
 std::string qualified(std::string_view operation);
 
+/// `aten::softmax` with overload `int` for `softmax.int`; without an overload for `mm`.
+c10::OperatorName operator_name(std::string_view operation);
+
 /// Whether an argument of this type is a tensor, an optional tensor or a list of either.
 bool holds_tensors(const c10::TypePtr& type);
 

@@ -42,10 +42,7 @@ void add_list(TorchList list, ResolvedRules& result) {
   const std::string source =
       concat("torch 2.", TORCH_VERSION_MINOR, " for ", list == TorchList::cuda ? "CUDA" : "CPU");
   for (const OpRule& row : torch_list(list, TORCH_VERSION_MINOR)) {
-    const std::string full = qualified(row.operation);
-    const size_t dot = full.find('.');
-    const c10::OperatorName name(full.substr(0, dot),
-                                 dot == std::string::npos ? "" : full.substr(dot + 1));
+    const c10::OperatorName name = operator_name(row.operation);
     if (c10::Dispatcher::singleton().findSchema(name)) {
       result.insert_or_assign(c10::toString(name), ResolvedRule{row.rule, source});
     }

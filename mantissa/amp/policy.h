@@ -66,7 +66,8 @@ struct Policy {
   std::map<std::string, numerics::Format> scopes;     // over those of the base
   std::map<std::string, numerics::Format> parameters;  // over those of the base
 
-  auto operator<=>(const Policy&) const = default;
+  // clang-tidy takes the 0 that the compiler compares with for a pointer.
+  auto operator<=>(const Policy&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 struct PolicySummary {

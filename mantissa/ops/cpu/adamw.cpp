@@ -1,10 +1,5 @@
-#include <algorithm>
-#include <array>
 #include <cmath>
 
-#include <ATen/Parallel.h>
-
-#include "mantissa/ops/cpu/blocks.h"
 #include "mantissa/ops/cpu/optimizer_passes.h"
 #include "mantissa/ops/cpu/weights.h"
 
@@ -31,28 +26,10 @@ void update_block(float* __restrict master, const float* __restrict gradient,
 // outside of the root of the corrected second moment. 24 bytes an element read and written in
 // FP32, 2 or 4 for the gradient, 2 for a 16-bit model.
 void adamw(const std::vector<AdamwView>& parameters, const AdamwConstants& constants) {
-  std::vector<int64_t> sizes;
-  sizes.reserve(parameters.size());
-  for (const AdamwView& parameter : parameters) {
-    sizes.push_back(parameter.weight.gradient.count);
-  }
-  const std::vector<Chunk> chunks = chunks_of(sizes);
-  at::parallel_for(0, static_cast<int64_t>(chunks.size()), 1, [&](int64_t first, int64_t last) {
-    std::array<float, kBlockElements> gradients;
-    std::array<float, kBlockElements> weights;
-    for (int64_t c = first; c < last; ++c) {
-      const AdamwView& view = parameters[chunks[c].tensor];
-      const WeightView& weight = view.weight;
-      for (int64_t i = chunks[c].begin; i < chunks[c].end; i += kBlockElements) {
-        const int64_t count = std::min(kBlockElements, chunks[c].end - i);
-        const float* gradient =
-            widen(weight.gradient.data, weight.gradient.dtype, i, count, gradients.data());
-        float* master = load_weights(weight, i, count, weights.data());
-        update_block(master, gradient, view.exp_avg + i, view.exp_avg_sq + i, count, view,
-                     constants);
-        store_weights(weight, i, count, master);
-      }
-    }
+  update_weights(parameters, [&](const AdamwView& view, float* weights, const float* gradient,
+                                 int64_t begin, int64_t count) {
+    update_block(weights, gradient, view.exp_avg + begin, view.exp_avg_sq + begin, count, view,
+                 constants);
   });
 }
 

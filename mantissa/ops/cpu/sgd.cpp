@@ -1,9 +1,3 @@
-#include <algorithm>
-#include <array>
-
-#include <ATen/Parallel.h>
-
-#include "mantissa/ops/cpu/blocks.h"
 #include "mantissa/ops/cpu/optimizer_passes.h"
 #include "mantissa/ops/cpu/weights.h"
 
@@ -37,30 +31,12 @@ void update_block_with_momentum(float* __restrict master, const float* __restric
 // Sutskever et al., "On the importance of initialization and momentum" (2013), in the form that
 // keeps lr out of b. 8 bytes an element for the weight, 8 for b, 2 or 4 for g, 2 for the model.
 void sgd(const std::vector<SgdView>& parameters, const SgdConstants& constants) {
-  std::vector<int64_t> sizes;
-  sizes.reserve(parameters.size());
-  for (const SgdView& parameter : parameters) {
-    sizes.push_back(parameter.weight.gradient.count);
-  }
-  const std::vector<Chunk> chunks = chunks_of(sizes);
-  at::parallel_for(0, static_cast<int64_t>(chunks.size()), 1, [&](int64_t first, int64_t last) {
-    std::array<float, kBlockElements> gradients;
-    std::array<float, kBlockElements> weights;
-    for (int64_t c = first; c < last; ++c) {
-      const SgdView& view = parameters[chunks[c].tensor];
-      const WeightView& weight = view.weight;
-      for (int64_t i = chunks[c].begin; i < chunks[c].end; i += kBlockElements) {
-        const int64_t count = std::min(kBlockElements, chunks[c].end - i);
-        const float* gradient =
-            widen(weight.gradient.data, weight.gradient.dtype, i, count, gradients.data());
-        float* master = load_weights(weight, i, count, weights.data());
-        if (view.momentum != nullptr) {
-          update_block_with_momentum(master, gradient, view.momentum + i, count, view, constants);
-        } else {
-          update_block(master, gradient, count, view, constants);
-        }
-        store_weights(weight, i, count, master);
-      }
+  update_weights(parameters, [&](const SgdView& view, float* weights, const float* gradient,
+                                 int64_t begin, int64_t count) {
+    if (view.momentum != nullptr) {
+      update_block_with_momentum(weights, gradient, view.momentum + begin, count, view, constants);
+    } else {
+      update_block(weights, gradient, count, view, constants);
     }
   });
 }

@@ -1,7 +1,6 @@
 #include "mantissa/ops/cpu/weights.h"
 
 #include <array>
-#include <bit>
 #include <span>
 
 #include "mantissa/numerics/convert.h"
