@@ -75,16 +75,29 @@ at::Tensor LossScaler::unscale_(at::TensorList grads) const {
   return found_inf;
 }
 
-void LossScaler::update(const at::Tensor& found_inf) {
+void LossScaler::update(const at::Tensor& found_inf, const at::Tensor& model_fault) {
   MANTISSA_CHECK(found_inf.scalar_type() == at::kFloat && found_inf.numel() == 1, InvalidArgument,
                  "update: found_inf is ", found_inf.scalar_type(), " of shape ", found_inf.sizes(),
                  "; pass what unscale_ returned");
   require_on_device(found_inf, "update", "found_inf");
+  if (model_fault.defined()) {
+    MANTISSA_CHECK(model_fault.numel() == 1, InvalidArgument, "update: model_fault has shape ",
+                   model_fault.sizes(), "; pass one value");
+    require_on_device(model_fault, "update", "model_fault");
+  }
   if (value().is_cpu()) {
-    const bool overflow = *found_inf.const_data_ptr<float>() != 0;
-    state_.write(next_state(options_, state_.read(), overflow));
+    const auto is_set = [](const at::Tensor& flag) {
+      return flag.defined() && *flag.to(at::kFloat).const_data_ptr<float>() != 0;
+    };
+    const bool skips = is_set(found_inf);
+    const bool is_models = is_set(model_fault);
+    state_.write(next_state(options_, state_.read(),
+                            !skips      ? Overflow::none
+                            : is_models ? Overflow::model
+                                        : Overflow::scale));
   } else {
-    state_.advance(options_, found_inf);
+    state_.advance(options_, found_inf,
+                   model_fault.defined() ? model_fault : at::zeros_like(found_inf));
   }
 }
 

@@ -38,7 +38,13 @@ class MANTISSA_API LossScaler {
   /// scaling has saved. `found_inf` tells of values that are not finite before or after.
   [[nodiscard]] at::Tensor unscale_(at::TensorList grads) const;
 
-  void update(const at::Tensor& found_inf);
+  /// Moves the scale by its rule. `model_fault`, one value on the same device, says that the skip
+  /// is none of the scale's when it is not 0: a loss that is not finite, say, which no smaller
+  /// scale helps. Such a step is counted, and the scale stays. Without it every skip is the
+  /// scale's, as in torch.
+  ///
+  ///     scaler.update(found_inf, loss.isfinite().logical_not());
+  void update(const at::Tensor& found_inf, const at::Tensor& model_fault = {});
 
   /// The scale, a 0-d FP32 tensor on the device, which update() writes into.
   const at::Tensor& value() const { return state_.scale; }

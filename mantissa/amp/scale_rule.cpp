@@ -140,14 +140,16 @@ ScaleState initial_state(const LossScalerOptions& options) {
   return state;
 }
 
-ScaleState next_state(const LossScalerOptions& options, const ScaleState& state, bool overflow) {
+ScaleState next_state(const LossScalerOptions& options, const ScaleState& state,
+                      Overflow overflow) {
   ScaleState next = state;
-  next.skipped += overflow ? 1 : 0;
-  next.skipped_in_row = overflow ? state.skipped_in_row + 1 : 0;
-  if (options.kind != ScaleKind::dynamic) {
+  const bool skipped = overflow != Overflow::none;
+  next.skipped += skipped ? 1 : 0;
+  next.skipped_in_row = skipped ? state.skipped_in_row + 1 : 0;
+  if (options.kind != ScaleKind::dynamic || overflow == Overflow::model) {
     return next;
   }
-  if (overflow) {
+  if (overflow == Overflow::scale) {
     next.growth_tracker = -options.growth_delay;
     next.overflows_left = std::max(state.overflows_left - 1, 0);
     if (next.overflows_left == 0) {

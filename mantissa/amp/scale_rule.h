@@ -76,10 +76,17 @@ struct ScaleState {
   bool operator==(const ScaleState&) const = default;
 };
 
+/// What the gradients of a step showed.
+enum class Overflow : uint8_t {
+  none,   // all are finite
+  scale,  // made by the scale, as far as is known: the rule may lower it
+  model,  // not finite at any scale, as when the loss is not: counted, but nothing else moves
+};
+
 MANTISSA_API ScaleState initial_state(const LossScalerOptions& options);
 
-/// The state after one more step, in which a gradient was not finite (`overflow`) or none was.
+/// The state after one more step.
 MANTISSA_API ScaleState next_state(const LossScalerOptions& options, const ScaleState& state,
-                                   bool overflow);
+                                   Overflow overflow);
 
 }  // namespace mantissa::amp

@@ -19,12 +19,17 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::StartsWith;
 
-// The scale after each step of `overflows`: x for one with an overflow, . for a finite one.
+Overflow overflow_of(char step) {
+  return step == 'x' ? Overflow::scale : step == 'm' ? Overflow::model : Overflow::none;
+}
+
+// The scale after each step of `overflows`: x for one with an overflow, m for one whose overflow is
+// the model's, . for a finite one.
 std::vector<float> scales(const LossScalerOptions& options, const std::string& overflows) {
   ScaleState state = initial_state(options);
   std::vector<float> result;
   for (const char step : overflows) {
-    state = next_state(options, state, step == 'x');
+    state = next_state(options, state, overflow_of(step));
     result.push_back(state.scale);
   }
   return result;
@@ -35,7 +40,7 @@ int steps_to_growth(const LossScalerOptions& options, ScaleState state) {
   const float before = state.scale;
   int steps = 0;
   while (state.scale == before) {
-    state = next_state(options, state, false);
+    state = next_state(options, state, Overflow::none);
     ++steps;
   }
   return steps;
@@ -79,6 +84,19 @@ TEST(ScaleRule, RegrowthDoesNotRunIntoTheSameOverflowAgainAndAgain) {
   EXPECT_THAT(scales(options, "xx.x.."), ElementsAre(32, 16, 32, 16, 16, 16));
 }
 
+TEST(ScaleRule, AnOverflowOfTheModelIsCountedAndMovesNothingElse) {
+  const LossScalerOptions options{
+      .initial = 64, .growth_interval = 3, .growth_delay = 1, .hysteresis = 2};
+  ScaleState before = initial_state(options);
+  before.growth_tracker = 1;
+  ScaleState expected = before;
+  expected.skipped = expected.skipped_in_row = 1;
+  EXPECT_EQ(next_state(options, before, Overflow::model), expected);
+  // Neither does it use up hysteresis nor start the count of finite steps again.
+  EXPECT_THAT(scales(options, "m..m.."), ElementsAre(64, 64, 64, 64, 64, 128));
+  EXPECT_THAT(scales(options, "mmx"), ElementsAre(64, 64, 64));
+}
+
 TEST(ScaleRule, PresetsHaveTheNumbersOfTheirLibraries) {
   EXPECT_EQ(scale_preset("torch").initial, 65536);
   EXPECT_EQ(steps_to_growth(scale_preset("torch"), initial_state(scale_preset("torch"))), 2000);
@@ -101,7 +119,7 @@ TEST(ScaleRule, DeepSpeedGrowsAfterAWindowAndOneStepThenAfterEachWindow) {
   ScaleState state = initial_state(options);
   EXPECT_EQ(steps_to_growth(options, state), 1001);
   for (int i = 0; i < 1001; ++i) {
-    state = next_state(options, state, false);
+    state = next_state(options, state, Overflow::none);
   }
   EXPECT_EQ(steps_to_growth(options, state), 1000);
   EXPECT_THAT(scales(options, "xx"), ElementsAre(65536, 32768));
@@ -141,9 +159,13 @@ TEST(ScaleTensors, AdvanceLikeTheRule) {
     ScaleState expected = initial_state(options);
     const ScaleTensors tensors(expected, at::kCPU);
     for (int i = 0; i < 300; ++i) {
-      const bool overflow = random.below(4) == 0;
+      const Overflow overflow = overflow_of("x..m"[random.below(4)]);
       expected = next_state(options, expected, overflow);
-      tensors.advance(options, at::full({1}, overflow ? 2.0F : 0.0F));
+      // A fault of the model counts only in a step that is skipped.
+      const bool is_models =
+          overflow == Overflow::model || (overflow == Overflow::none && random.below(2) == 0);
+      tensors.advance(options, at::full({1}, overflow == Overflow::none ? 0.0F : 2.0F),
+                      at::full({}, is_models ? 1.0F : 0.0F));
       ASSERT_EQ(tensors.read(), expected) << "step " << i << " seed " << kSeed;
     }
   }

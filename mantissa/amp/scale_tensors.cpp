@@ -51,10 +51,12 @@ void ScaleTensors::write(const ScaleState& state) const {
   *skipped_in_row.mutable_data_ptr<int64_t>() = state.skipped_in_row;
 }
 
-void ScaleTensors::advance(const LossScalerOptions& options, const at::Tensor& found_inf) const {
-  const at::Tensor overflow = found_inf.reshape({}).ne(0);
-  const at::Tensor clean = overflow.logical_not();
-  skipped.add_(overflow);
+void ScaleTensors::advance(const LossScalerOptions& options, const at::Tensor& found_inf,
+                           const at::Tensor& model_fault) const {
+  const at::Tensor skips = found_inf.reshape({}).ne(0);
+  const at::Tensor clean = skips.logical_not();
+  const at::Tensor overflow = skips.logical_and(model_fault.reshape({}).eq(0));
+  skipped.add_(skips);
   if (options.kind == ScaleKind::dynamic) {
     const at::Tensor spent = overflows_left.sub(1);
     const at::Tensor lowers = overflow.logical_and(spent.eq(0));
@@ -66,7 +68,8 @@ void ScaleTensors::advance(const LossScalerOptions& options, const at::Tensor& f
       interval = at::where(grown.le(settled), regrowth, interval);
     }
     const at::Tensor restart = at::full_like(growth_tracker, -options.growth_delay);
-    const at::Tensor tracker = at::where(overflow, restart, growth_tracker.add(1));
+    const at::Tensor counted = at::where(clean, growth_tracker.add(1), growth_tracker);
+    const at::Tensor tracker = at::where(overflow, restart, counted);
     const at::Tensor grows = clean.logical_and(tracker.ge(interval));
     const at::Tensor refills = options.refill == HysteresisRefill::each_finite_step ? clean : grows;
     const at::Tensor full = at::full_like(overflows_left, options.hysteresis);
@@ -79,7 +82,7 @@ void ScaleTensors::advance(const LossScalerOptions& options, const at::Tensor& f
     scale.copy_(at::where(grows.logical_and(grown.isfinite()), grown.clamp_max(ceiling),
                           at::where(lowers, lowered.clamp_min(options.floor), scale)));
   }
-  skipped_in_row.copy_(at::where(overflow, skipped_in_row.add(1), at::zeros_like(skipped_in_row)));
+  skipped_in_row.copy_(at::where(skips, skipped_in_row.add(1), at::zeros_like(skipped_in_row)));
 }
 
 }  // namespace mantissa::amp

@@ -28,8 +28,11 @@ struct MANTISSA_API ScaleTensors {
   ScaleState read() const;
   void write(const ScaleState& state) const;
 
-  /// What next_state() does, without a look at the device: `found_inf` is 0-d or of one element.
-  void advance(const LossScalerOptions& options, const at::Tensor& found_inf) const;
+  /// What next_state() does, without a look at the device. `found_inf` and `model_fault` are 0-d or
+  /// of one element: the step is skipped when the first is not 0, and the scale stays when the
+  /// second is not either.
+  void advance(const LossScalerOptions& options, const at::Tensor& found_inf,
+               const at::Tensor& model_fault) const;
 };
 
 }  // namespace mantissa::amp

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/cli/command.h"
@@ -18,6 +19,15 @@ int64_t memory_bytes() {
   return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE);
 }
 
+// What LibTorch says; training itself runs on the CPU so far.
+std::string cuda_text() {
+  if (!c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) {
+    return "not built in (preset cuda)";
+  }
+  const int count = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount();
+  return count == 0 ? "built in, no device found" : std::to_string(count) + " devices";
+}
+
 void run_doctor(bool as_json) {
   // As the commands that train do, so that the answer is theirs.
   ops::install_cpu_kernels();
@@ -27,6 +37,7 @@ void run_doctor(bool as_json) {
     nlohmann::ordered_json json(environment);
     json["threads"] = std::stoi(environment.at("threads"));
     json["memory_bytes"] = memory_bytes();
+    json["cuda"] = cuda_text();
     json["conversions"] = std::string(numerics::simd_target());
     for (const ops::CpuKernelChoice& choice : choices) {
       json["kernels"][std::string(numerics::to_string(choice.format))] = {
@@ -41,6 +52,7 @@ void run_doctor(bool as_json) {
       {"processor", environment.at("cpu")},
       {"threads", environment.at("threads")},
       {"memory", report::bytes_text(memory_bytes())},
+      {"CUDA", cuda_text()},
       {"conversions", std::string(numerics::simd_target())}};
   for (const ops::CpuKernelChoice& choice : choices) {
     lines.emplace_back(std::string(numerics::to_string(choice.format)) + " products",

@@ -168,6 +168,7 @@ Learner::Learner(const RunConfig& config)
     : compute_(numerics::parse_format(config.precision.compute)),
       policy_(make_policy(config, compute_)),
       clip_(config.optim.clip),
+      explain_skips_(config.train.explain_skips),
       schedule_(make_schedule(config)),
       model_(make_model(config)),
       formats_(make_formats(policy_, model_)),
@@ -175,7 +176,7 @@ Learner::Learner(const RunConfig& config)
       scaler_(make_scaler(config)) {}
 
 StepParts Learner::parts() {
-  return {model_, optimizer_, scaler_, policy_, formats_, compute_, clip_};
+  return {model_, optimizer_, scaler_, policy_, formats_, compute_, clip_, explain_skips_};
 }
 
 double Learner::lr() const { return optim::lr_at(schedule_, optimizer_.steps()); }

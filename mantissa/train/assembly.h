@@ -62,6 +62,7 @@ class MANTISSA_API Learner {
   numerics::Format compute_;
   amp::Policy policy_;
   double clip_;
+  bool explain_skips_;
   optim::Schedule schedule_;
   models::Transformer model_;
   amp::ParameterFormats formats_;

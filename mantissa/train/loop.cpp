@@ -80,6 +80,8 @@ class Loop {
   LoopOutcome conclude(Ending ending);
   void emit(const record::Event& event);
   void warn_of_lost_updates(const StepReport& report);
+  std::string skip_text(const SkipExplanation& skip,
+                        const std::vector<data::Batch>& microbatches) const;
 
   RunConfig config_;
   std::optional<RunFolder> folder_;
@@ -104,6 +106,18 @@ void Loop::emit(const record::Event& event) {
   if (options_.observe) {
     options_.observe(event);
   }
+}
+
+// Why, and on which bases.
+std::string Loop::skip_text(const SkipExplanation& skip,
+                            const std::vector<data::Batch>& microbatches) const {
+  std::string text = amp::describe(skip.reason);
+  const data::Batch& batch = microbatches[skip.microbatch];
+  if (skip.reason.cause != amp::SkipCause::unseen && !batch.positions.empty()) {
+    text += concat("; ", batch.positions.size(), " sequences from ",
+                   genome::to_string(*data_.genome, batch.positions.front().bases), " on");
+  }
+  return text;
 }
 
 // Once: the rate falls towards the end of a schedule, where every update may be lost.
@@ -212,15 +226,19 @@ void Loop::step() {
   emit(event);
   warn_of_lost_updates(report);
 
+  const std::string reason = report.skip ? skip_text(*report.skip, microbatches) : "";
+  if (!reason.empty()) {
+    emit(record::Message{progress_.step, record::Level::info,
+                         concat("step ", progress_.step, " skipped: ", reason)});
+  }
   MANTISSA_CHECK(progress_.step > 1 || std::isfinite(report.loss), Error, "train: the loss is ",
-                 report.loss,
-                 " at the first step, in the forward pass; lower the precision's risk "
-                 "with --precision fp32 or bf16, or check the data");
+                 report.loss, " at the first step, in the forward pass", reason.empty() ? "" : ": ",
+                 reason,
+                 "; lower the precision's risk with --precision fp32 or bf16, or check the data");
   MANTISSA_CHECK(progress_.skipped_in_row < config_.train.max_skips, Error,
                  "train: ", progress_.skipped_in_row, " steps in a row were skipped up to step ",
                  progress_.step, ", loss ", report.loss, ", scale ", report.scale,
-                 ", first gradient that is not finite: ",
-                 report.nonfinite.empty() ? "none before unscaling" : report.nonfinite,
+                 reason.empty() ? "" : ": ", reason,
                  "; lower optim.lr, or use bf16; the last checkpoint is kept");
 }
 

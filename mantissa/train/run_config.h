@@ -41,6 +41,7 @@ struct TrainConfig {
   int64_t keep = 2;
   int64_t patience = 0;
   int64_t max_skips = 25;
+  bool explain_skips = true;
   int64_t threads = 0;
 };
 

@@ -111,6 +111,12 @@ std::vector<Key> make_keys() {
        {},
        1,
        1e9},
+      {"train.explain_skips",
+       "run a skipped step again to name the operation that overflowed; the loss scale then falls "
+       "only "
+       "when it was at fault. false: no second run, and every overflow of a finite loss lowers the "
+       "scale",
+       FIELD(train, explain_skips)},
       {"train.threads",
        "compute threads; 0: as LibTorch decides",
        FIELD(train, threads),

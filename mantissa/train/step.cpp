@@ -1,5 +1,10 @@
 #include "mantissa/train/step.h"
 
+#include <cmath>
+#include <functional>
+
+#include <ATen/ops/full.h>
+
 #include "mantissa/amp/autocast.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer.h"
@@ -15,14 +20,24 @@ using tensor::memory::CategoryScope;
 
 namespace {
 
-std::string first_nonfinite_gradient(const models::Transformer& model) {
-  for (const tensor::Parameter& parameter : model.parameters()) {
-    const at::Tensor& gradient = parameter.value.grad();
-    if (gradient.defined() && !gradient.isfinite().all().item<bool>()) {
-      return parameter.name;
+// The loss of microbatch `i` as its share of the mean over all targets of the step.
+using MicrobatchLoss = std::function<at::Tensor(const data::Batch&)>;
+
+SkipExplanation explain_skip(const StepParts& parts, const std::vector<data::Batch>& microbatches,
+                             const amp::ReplayPoint& point, double scale,
+                             const MicrobatchLoss& loss) {
+  const tensor::ParameterList parameters = parts.model.parameters();
+  for (size_t i = 0; i < microbatches.size(); ++i) {
+    if (num_targets(microbatches[i]) == 0) {
+      continue;
+    }
+    const amp::SkipReason reason =
+        amp::find_skip_reason(point, parameters, scale, [&] { return loss(microbatches[i]); });
+    if (reason.cause != amp::SkipCause::unseen) {
+      return {reason, i};
     }
   }
-  return "";  // finite as they are, but not once accumulated or unscaled
+  return {};
 }
 
 }  // namespace
@@ -50,15 +65,18 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
   MANTISSA_CHECK(total > 0, InvalidArgument, "train: none of ", microbatches.size(),
                  " microbatches has a target; use longer contexts or larger batches");
 
+  const auto loss_of = [&](const data::Batch& batch) {
+    const double share = static_cast<double>(num_targets(batch)) / static_cast<double>(total);
+    return forward_loss(parts, batch).mul(share);
+  };
+  const amp::ReplayPoint point;
   StepReport report;
   report.scale = parts.scaler.value().item<double>();
   for (const data::Batch& batch : microbatches) {
-    const int64_t targets = num_targets(batch);
-    if (targets == 0) {
+    if (num_targets(batch) == 0) {
       continue;  // the mean of nothing would be NaN
     }
-    const double weight = static_cast<double>(targets) / static_cast<double>(total);
-    const at::Tensor loss = forward_loss(parts, batch).mul(weight);
+    const at::Tensor loss = loss_of(batch);
     report.loss += loss.item<double>();
     parts.scaler.scale(loss).backward();
     if (microbatches.size() > 1) {
@@ -74,11 +92,15 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
   report.outcome =
       parts.optimizer.step({lr, parts.scaler.value(), clip_factor, gradients.found_inf});
   if (report.outcome == optim::StepOutcome::skipped) {
-    report.nonfinite = first_nonfinite_gradient(parts.model);
+    if (parts.explain_skips) {
+      report.skip = explain_skip(parts, microbatches, point, report.scale, loss_of);
+    }
   } else {
     report.lost = parts.optimizer.lost_updates();
   }
-  parts.scaler.update(gradients.found_inf);
+  const bool is_models =
+      report.skip ? amp::is_model_fault(report.skip->reason.cause) : !std::isfinite(report.loss);
+  parts.scaler.update(gradients.found_inf, at::full({}, is_models ? 1.0F : 0.0F));
   parts.optimizer.zero_grad();
   report.grad_norm = gradients.norm.item<double>();
   return report;

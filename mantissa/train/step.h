@@ -1,6 +1,6 @@
 #pragma once
 
-#include <string>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -8,6 +8,7 @@
 #include "mantissa/amp/loss_scaler.h"
 #include "mantissa/amp/parameter_formats.h"
 #include "mantissa/amp/policy.h"
+#include "mantissa/amp/skip_reason.h"
 #include "mantissa/base/api.h"
 #include "mantissa/data/batch.h"
 #include "mantissa/models/transformer.h"
@@ -24,7 +25,13 @@ struct StepParts {
   amp::Policy policy;
   const amp::ParameterFormats& formats;
   numerics::Format compute = numerics::Format::fp32;
-  double clip = 0;  // largest gradient norm after unscaling; 0: no clipping
+  double clip = 0;            // largest gradient norm after unscaling; 0: no clipping
+  bool explain_skips = true;  // run a skipped step again to learn why
+};
+
+struct SkipExplanation {
+  amp::SkipReason reason;
+  size_t microbatch = 0;  // the first that shows it
 };
 
 struct StepReport {
@@ -33,7 +40,7 @@ struct StepReport {
   double scale = 1;      // that this step's loss was multiplied by
   optim::StepOutcome outcome = optim::StepOutcome::applied;
   std::vector<optim::LostUpdates> lost;  // of an applied one: see Optimizer::lost_updates()
-  std::string nonfinite;  // of a skipped step: the first parameter whose gradient is not finite
+  std::optional<SkipExplanation> skip;   // of a skipped one, with explain_skips
 };
 
 /// Number of targets of a batch that are scored.
@@ -45,7 +52,8 @@ MANTISSA_API at::Tensor forward_loss(const StepParts& parts, const data::Batch& 
 
 /// One optimizer step over the mean loss of all targets in `microbatches`, whose number does not
 /// change the result beyond the order of FP32 sums. A step with a gradient that is not finite
-/// changes nothing but the scale. Waits for the device, since it reports numbers.
+/// changes nothing but the scale; nor the scale when that was not at fault (amp::SkipCause). Waits
+/// for the device, since it reports numbers.
 MANTISSA_API StepReport training_step(const StepParts& parts,
                                       const std::vector<data::Batch>& microbatches, double lr);
 

@@ -62,7 +62,10 @@ TEST_F(StepTest, ASkippedStepChangesNothingButTheScale) {
   const tensor::StateDict optimizer = learner.optimizer().state_dict();
   const StepReport report = training_step(learner.parts(), {loader->next()}, lr);
   EXPECT_EQ(report.outcome, optim::StepOutcome::skipped);
-  EXPECT_FALSE(report.nonfinite.empty());
+  ASSERT_TRUE(report.skip);
+  EXPECT_EQ(report.skip->reason.cause, amp::SkipCause::scale);
+  EXPECT_TRUE(report.skip->reason.origin.in_backward);
+  EXPECT_FALSE(report.skip->reason.parameter.empty());
   EXPECT_TRUE(equal(before, weights(learner)));
   EXPECT_EQ(learner.optimizer().steps(), 0);
   EXPECT_EQ(learner.lr(), lr);
@@ -71,6 +74,33 @@ TEST_F(StepTest, ASkippedStepChangesNothingButTheScale) {
     EXPECT_TRUE(at::equal(moment, optimizer.tensor(name))) << name;
   }
   EXPECT_EQ(learner.scaler().value().item<float>(), 0.5e30F);
+}
+
+// Weights beyond 65504 overflow in FP16 before the loss does: a smaller scale would not help.
+TEST_F(StepTest, AForwardOverflowIsNamedAndLeavesTheScale) {
+  for (const bool explain : {true, false}) {
+    RunConfig run = config({{"precision.compute", "fp16"}});
+    run.train.explain_skips = explain;
+    const RunData data = open_data(run);
+    Learner learner(run);
+    for (const tensor::Parameter& parameter : learner.model().parameters()) {
+      if (parameter.name == "blocks.0.mlp.up.weight") {
+        parameter.value.detach().fill_(1e5);
+      }
+    }
+    const StepReport report =
+        training_step(learner.parts(), {make_loader(run, data)->next()}, 1e-2);
+    EXPECT_EQ(report.outcome, optim::StepOutcome::skipped);
+    EXPECT_FALSE(std::isfinite(report.loss));
+    EXPECT_EQ(learner.scaler().value().item<float>(), 65536);
+    EXPECT_EQ(learner.scaler().skipped_in_row().item<int64_t>(), 1);
+    ASSERT_EQ(report.skip.has_value(), explain);
+    if (explain) {
+      EXPECT_EQ(report.skip->reason.cause, amp::SkipCause::forward);
+      EXPECT_EQ(report.skip->reason.origin.operation, "copy_");
+      EXPECT_EQ(report.skip->reason.origin.scope, "blocks.0.mlp");
+    }
+  }
 }
 
 // The same sums in another order. FP32: chains of a few hundred terms, gamma_n < 2^-15 of the sum

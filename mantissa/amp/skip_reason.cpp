@@ -1,0 +1,152 @@
+#include "mantissa/amp/skip_reason.h"
+
+#include <mutex>
+#include <vector>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::amp {
+namespace {
+
+at::Tensor generator_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_generator_state(const at::Tensor& state) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
+
+// Gradients that are put back in the end, and none in between.
+class GradientsAside {
+ public:
+  explicit GradientsAside(const tensor::ParameterList& parameters) : parameters_(parameters) {
+    for (const tensor::Parameter& parameter : parameters_) {
+      gradients_.push_back(parameter.value.grad());
+      parameter.value.mutable_grad() = at::Tensor();
+    }
+  }
+  ~GradientsAside() {
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      parameters_[i].value.mutable_grad() = gradients_[i];
+    }
+  }
+  GradientsAside(const GradientsAside&) = delete;
+  GradientsAside& operator=(const GradientsAside&) = delete;
+
+ private:
+  const tensor::ParameterList& parameters_;
+  std::vector<at::Tensor> gradients_;
+};
+
+std::string first_nonfinite_gradient(const tensor::ParameterList& parameters) {
+  const at::NoGradGuard no_grad;
+  for (const tensor::Parameter& parameter : parameters) {
+    const at::Tensor gradient = parameter.value.grad();
+    if (!gradient.defined()) {
+      continue;
+    }
+    const at::Tensor values = gradient.is_sparse() ? gradient.coalesce().values() : gradient;
+    if (!values.isfinite().all().item<bool>()) {
+      return parameter.name;
+    }
+  }
+  return "";
+}
+
+struct Replay {
+  bool is_loss_finite = true;
+  std::string parameter;
+  NonfiniteOrigin origin;
+};
+
+Replay replay(const ReplayPoint& point, const tensor::ParameterList& parameters, double scale,
+              const std::function<at::Tensor()>& loss) {
+  const ReplayPoint::Guard generator(point);
+  const GradientsAside aside(parameters);
+  const NonfiniteWatch watch;
+  const at::Tensor value = loss();
+  Replay result;
+  result.is_loss_finite = value.isfinite().all().item<bool>();
+  if (result.is_loss_finite) {
+    // As LossScaler::scale() has it.
+    value.to(at::kFloat).mul(scale).backward();
+    result.parameter = first_nonfinite_gradient(parameters);
+  }
+  result.origin = watch.origin();
+  return result;
+}
+
+std::string where(const NonfiniteOrigin& origin) {
+  if (origin.operation.empty()) {
+    return "a value that is not finite";
+  }
+  const std::string within = origin.within.empty() ? "" : concat(" within ", origin.within);
+  const std::string scope = origin.scope.empty() ? "the top level" : origin.scope;
+  return concat(origin.value, " from ", origin.operation, within,
+                origin.in_backward ? " (backward of " : " (", scope, ")");
+}
+
+}  // namespace
+
+std::string_view to_string(SkipCause cause) {
+  switch (cause) {
+    case SkipCause::forward:
+      return "forward";
+    case SkipCause::backward:
+      return "backward";
+    case SkipCause::scale:
+      return "scale";
+    case SkipCause::unseen:
+      return "unseen";
+  }
+  MANTISSA_ASSERT(false);
+}
+
+std::string describe(const SkipReason& reason) {
+  switch (reason.cause) {
+    case SkipCause::forward:
+      return concat(where(reason.origin), "; the loss is not finite, which no loss scale changes");
+    case SkipCause::backward:
+      return concat(where(reason.origin), ", then in the gradient of ", reason.parameter,
+                    "; the backward pass overflows at scale 1 too");
+    case SkipCause::scale:
+      return concat(where(reason.origin), ", then in the gradient of ", reason.parameter,
+                    "; finite at scale 1, the loss scale was too large");
+    case SkipCause::unseen:
+      return "all is finite when the step runs again";
+  }
+  MANTISSA_ASSERT(false);
+}
+
+ReplayPoint::ReplayPoint() : state_(generator_state()) {}
+
+ReplayPoint::Guard::Guard(const ReplayPoint& point) : present_(generator_state()) {
+  set_generator_state(point.state_);
+}
+
+ReplayPoint::Guard::~Guard() { set_generator_state(present_); }
+
+SkipReason find_skip_reason(const ReplayPoint& point, const tensor::ParameterList& parameters,
+                            double scale, const std::function<at::Tensor()>& loss) {
+  const Replay plain = replay(point, parameters, 1, loss);
+  if (!plain.is_loss_finite) {
+    return {SkipCause::forward, plain.origin, ""};
+  }
+  if (!plain.parameter.empty()) {
+    return {SkipCause::backward, plain.origin, plain.parameter};
+  }
+  const Replay scaled = scale == 1 ? plain : replay(point, parameters, scale, loss);
+  if (!scaled.parameter.empty()) {
+    return {SkipCause::scale, scaled.origin, scaled.parameter};
+  }
+  return {SkipCause::unseen, {}, ""};
+}
+
+}  // namespace mantissa::amp
