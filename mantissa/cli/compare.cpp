@@ -102,7 +102,9 @@ void run_compare(const Options& options, int& exit_code) {
     std::cout << json.dump() << "\n";
     return;
   }
-  std::cout << report::comparison_table(summaries) << "\n" << hardware_sentence() << "\n";
+  std::cout << report::comparison_table(summaries) << "\n"
+            << hardware_sentence() << "\n"
+            << report::slower_lines(summaries);
 }
 
 }  // namespace

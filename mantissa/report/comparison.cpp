@@ -1,5 +1,6 @@
 #include "mantissa/report/comparison.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -73,6 +74,22 @@ std::string comparison_table(const std::vector<Summary>& runs) {
   add("loss scale at the end", [](const Summary& run) { return scale_text(run.scale); });
   add("skipped steps", [](const Summary& run) { return std::to_string(run.skipped_steps); });
   return text_table(rows);
+}
+
+std::string slower_lines(const std::vector<Summary>& runs) {
+  constexpr double kNoise = 1.02;
+  const auto baseline = std::find_if(runs.begin(), runs.end(),
+                                     [](const Summary& run) { return run.precision == "fp32"; });
+  std::string lines;
+  for (const Summary& run : runs) {
+    if (baseline != runs.end() && run.step_time_s > kNoise * baseline->step_time_s) {
+      std::array<char, 32> ratio{};
+      std::snprintf(ratio.data(), ratio.size(), "%.2f", run.step_time_s / baseline->step_time_s);
+      lines += concat(run.precision, " is slower here: its steps took ", ratio.data(),
+                      " times those of fp32\n");
+    }
+  }
+  return lines;
 }
 
 }  // namespace mantissa::report

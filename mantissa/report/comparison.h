@@ -15,4 +15,8 @@ namespace mantissa::report {
 /// not be compared.
 MANTISSA_API std::string comparison_table(const std::vector<record::Summary>& runs);
 
+/// A line for each run whose measured steps are slower than those of the FP32 run beside it, by
+/// more than 2 %; empty when there are none or no FP32 run is there.
+MANTISSA_API std::string slower_lines(const std::vector<record::Summary>& runs);
+
 }  // namespace mantissa::report

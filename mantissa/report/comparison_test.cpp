@@ -59,6 +59,19 @@ TEST(Comparison, SaysThatPatienceEndedARun) {
               ::testing::HasSubstr("steps                      100  50, patience\n"));
 }
 
+TEST(Comparison, SaysWhichPrecisionWasSlower) {
+  record::Summary slow = example("bf16");
+  slow.step_time_s *= 1.25;
+  record::Summary fast = example("fp16");
+  fast.step_time_s *= 0.8;
+  EXPECT_EQ(slower_lines({example("fp32"), slow, fast}),
+            "bf16 is slower here: its steps took 1.25 times those of fp32\n");
+  EXPECT_EQ(slower_lines({slow, fast}), "");
+  record::Summary noise = example("tf32");
+  noise.step_time_s *= 1.01;
+  EXPECT_EQ(slower_lines({example("fp32"), noise}), "");
+}
+
 TEST(Comparison, RefusesRunsThatDifferInMoreThanPrecision) {
   record::Summary other = example("bf16");
   other.seed = 2;

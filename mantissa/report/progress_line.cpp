@@ -1,6 +1,7 @@
 #include "mantissa/report/progress_line.h"
 
 #include <array>
+#include <cmath>
 #include <cstdio>
 
 #include "mantissa/base/error.h"
@@ -10,6 +11,9 @@ namespace mantissa::report {
 namespace {
 
 std::string fixed(double value, int digits) {
+  if (std::isnan(value)) {
+    return "nan";  // printf also prints its sign
+  }
   std::array<char, 64> buffer{};
   std::snprintf(buffer.data(), buffer.size(), "%.*f", digits, value);
   return buffer.data();

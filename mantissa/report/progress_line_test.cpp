@@ -1,5 +1,8 @@
 #include "mantissa/report/progress_line.h"
 
+#include <cmath>
+#include <string>
+
 #include <gtest/gtest.h>
 
 namespace mantissa::report {
@@ -18,6 +21,12 @@ TEST(ProgressLine, SaysAllThatAWatcherAsksFor) {
   EXPECT_EQ(progress_line(step, context),
             "step 12/400  left 1m35s  1.9876 bits/base  12.3k tokens/s  |g| 0.500  scale 2^15  "
             "skipped 2  peak 48.2 MB  data wait 2.10 ms");
+}
+
+TEST(ProgressLine, ANormThatIsNoNumberHasNoSign) {
+  record::Step step{};
+  step.grad_norm = -std::nan("");
+  EXPECT_NE(progress_line(step, {}).find("|g| nan  scale"), std::string::npos);
 }
 
 TEST(ProgressLine, EvaluationHasStepAndBits) {
