@@ -37,16 +37,16 @@ int main() {
   torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.1));
   amp::GradScaler scaler(at::kCPU);
   const auto noisy = [&](const at::Tensor& digits) {
-    return pictures.index_select(0, digits) + at::randn({digits.size(0), 784}).mul(4);
+    return pictures.index_select(0, digits) + at::randn({digits.size(0), 784}).mul(6);
   };
-  for (int step = 0; step < 300; ++step) {
-    const at::Tensor digits = at::randint(10, {128}, at::kLong);
+  for (int step = 0; step < 200; ++step) {
+    const at::Tensor digits = at::randint(10, {64}, at::kLong);
     optimizer.zero_grad();
     const at::Tensor loss = loss_of(net, noisy(digits), digits);
     scaler.scale(loss).backward();  // 2: was loss.backward()
     scaler.step(optimizer);         // 3: was optimizer.step()
     scaler.update();
-    if (step % 100 == 99) std::printf("step %d loss %.4f\n", step + 1, loss.item<float>());
+    if (step % 50 == 49) std::printf("step %d loss %.4f\n", step + 1, loss.item<float>());
   }
   const at::Tensor digits = at::randint(10, {1000}, at::kLong);
   const at::Tensor right = net.forward(noisy(digits)).argmax(1).eq(digits);

@@ -30,8 +30,8 @@ int main() {
     at::Tensor loss;
     {
       const mantissa::amp::Autocast region(policy);  // with torch.autocast("cuda", torch.float16):
-      loss = at::mse_loss(at::linear(at::relu(at::linear(x, weights[0])), weights[1]),
-                          x.sum(1, true));
+      loss =
+          at::mse_loss(at::linear(at::relu(at::linear(x, weights[0])), weights[1]), x.sum(1, true));
     }
     scaler.scale(loss).backward();
     scaler.unscale_(optimizer);

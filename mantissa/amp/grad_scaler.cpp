@@ -96,7 +96,7 @@ struct GradScaler::Iteration {
 
   struct Unscaled {
     WeakTensor gradient;
-    int64_t version;                         // when it was unscaled
+    int64_t version;                          // when it was unscaled
     std::optional<int64_t> version_at_scale;  // at the first call of scale() after that
   };
 
@@ -115,10 +115,9 @@ struct GradScaler::Iteration {
   }
 
   void note_unscaled(const at::Tensor& gradient) {
-    unscaled.insert_or_assign(
-        gradient.unsafeGetTensorImpl(),
-        Unscaled{WeakTensor(gradient.getIntrusivePtr()),
-                 version_of(*gradient.unsafeGetTensorImpl()), std::nullopt});
+    unscaled.insert_or_assign(gradient.unsafeGetTensorImpl(),
+                              Unscaled{WeakTensor(gradient.getIntrusivePtr()),
+                                       version_of(*gradient.unsafeGetTensorImpl()), std::nullopt});
   }
 
   bool is_unscaled(size_t parameter, const at::Tensor& gradient) const {
@@ -140,12 +139,12 @@ struct GradScaler::Iteration {
     }
     for (const auto& [parameter, gradient] : gradients) {
       const auto entry = unscaled.find(gradient.unsafeGetTensorImpl());
-      MANTISSA_CHECK(entry != unscaled.end() &&
-                         entry->second.version_at_scale == version_of(*entry->first),
-                     InvalidArgument, "GradScaler: parameter ", parameter,
-                     " of the optimizer has a gradient that changed after unscale_ and a further "
-                     "scale(loss): scaled values in unscaled ones; call unscale_ after the last "
-                     "backward, then clip, then step");
+      MANTISSA_CHECK(
+          entry != unscaled.end() && entry->second.version_at_scale == version_of(*entry->first),
+          InvalidArgument, "GradScaler: parameter ", parameter,
+          " of the optimizer has a gradient that changed after unscale_ and a further "
+          "scale(loss): scaled values in unscaled ones; call unscale_ after the last "
+          "backward, then clip, then step");
     }
   }
 };
@@ -177,9 +176,10 @@ std::vector<at::Tensor> GradScaler::scale(at::TensorList losses) {
 
 void GradScaler::require_scalable(const at::Tensor& gradient, size_t parameter) const {
   const auto dtype = gradient.scalar_type();
-  MANTISSA_CHECK(dtype != at::kHalf, InvalidArgument, "GradScaler: parameter ", parameter,
-                 " of the optimizer has an FP16 gradient, and unscaling it would lose the bits that "
-                 "scaling has saved; keep parameters in FP32, or use mantissa::optim::Optimizer");
+  MANTISSA_CHECK(
+      dtype != at::kHalf, InvalidArgument, "GradScaler: parameter ", parameter,
+      " of the optimizer has an FP16 gradient, and unscaling it would lose the bits that "
+      "scaling has saved; keep parameters in FP32, or use mantissa::optim::Optimizer");
   MANTISSA_CHECK(dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16,
                  InvalidArgument, "GradScaler: parameter ", parameter,
                  " of the optimizer has a gradient of ", dtype, "; valid: Float Double BFloat16");
@@ -203,10 +203,11 @@ void GradScaler::unscale_parameters(const void* optimizer, at::TensorList parame
   }
   MANTISSA_CHECK(!stage.stepped, InvalidArgument,
                  "GradScaler: unscale_ after step; call it before, or update() in between");
-  MANTISSA_CHECK(!stage.unscaled, InvalidArgument,
-                 "GradScaler: unscale_ twice for one optimizer since the last update(); with several "
-                 "backward passes call it once, after the last one, or discard() a step that is left "
-                 "out");
+  MANTISSA_CHECK(
+      !stage.unscaled, InvalidArgument,
+      "GradScaler: unscale_ twice for one optimizer since the last update(); with several "
+      "backward passes call it once, after the last one, or discard() a step that is left "
+      "out");
   const std::vector<Gradient> gradients = gradients_of(parameters);
   std::vector<at::Tensor> scaled;
   std::vector<at::Tensor> scaled_values;
@@ -266,8 +267,9 @@ void GradScaler::update() {
   if (!options_.enabled) {
     return;
   }
-  MANTISSA_CHECK(!iteration_->stages.empty(), InvalidArgument,
-                 "GradScaler: update without a step since the last one; call step(optimizer) first");
+  MANTISSA_CHECK(
+      !iteration_->stages.empty(), InvalidArgument,
+      "GradScaler: update without a step since the last one; call step(optimizer) first");
   std::vector<at::Tensor> found_infs;
   for (const auto& [optimizer, stage] : iteration_->stages) {
     if (stage.found_inf.defined()) {
@@ -309,8 +311,7 @@ tensor::StateDict GradScaler::state_dict() const {
   state.set("growth_factor", static_cast<double>(options_.growth_factor));
   state.set("backoff_factor", static_cast<double>(options_.backoff_factor));
   state.set("growth_interval", static_cast<int64_t>(options_.growth_interval));
-  state.set("_growth_tracker",
-            static_cast<int64_t>(rule.tensor("growth_tracker").item<int32_t>()));
+  state.set("_growth_tracker", static_cast<int64_t>(rule.tensor("growth_tracker").item<int32_t>()));
   return state;
 }
 

@@ -25,8 +25,8 @@ struct GradScalerOptions {
 };
 
 /// What GradScaler steps: torch::optim's optimizers, or a type of yours with `step()` and
-/// `parameters()`, a range of tensors. mantissa::optim::Optimizer is none: it unscales by itself and
-/// goes with LossScaler.
+/// `parameters()`, a range of tensors. mantissa::optim::Optimizer is none: it unscales by itself
+/// and goes with LossScaler.
 template <typename T>
 concept SteppableOptimizer = requires(T& optimizer) {
   optimizer.step();
@@ -53,6 +53,9 @@ concept SteppableOptimizer = requires(T& optimizer) {
 /// - An optimizer without gradients has nothing to do, and a loss of any shape is scaled in FP32.
 /// - A tracker beyond the interval grows the scale at the next finite step.
 /// - Options have no setters, and gradients are all on the device of the scale.
+///
+/// Of one thread and one rank: where ranks hold different gradients they would disagree about a
+/// skip. LossScaler hands found_inf to you, to be reduced first.
 class MANTISSA_API GradScaler {
  public:
   /// Throws InvalidArgument with the option, its value and what is valid.
@@ -107,8 +110,8 @@ class MANTISSA_API GradScaler {
   const LossScaler& loss_scaler() const { return scaler_; }
 
   /// torch's keys, as scalars: scale, growth_factor, backoff_factor, growth_interval,
-  /// _growth_tracker; empty when disabled. InvalidArgument between `unscale_` or `step` and `update`:
-  /// whether to back off would be lost.
+  /// _growth_tracker; empty when disabled. InvalidArgument between `unscale_` or `step` and
+  /// `update`: whether to back off would be lost.
   tensor::StateDict state_dict() const;
 
   /// Takes scale, count and options, as in torch, and forgets a step under way; does nothing when

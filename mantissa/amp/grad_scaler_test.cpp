@@ -97,9 +97,7 @@ float iterate(GradScaler& scaler, bool finite) {
   return scaler.get_scale();
 }
 
-int64_t tracker(const GradScaler& scaler) {
-  return scaler.state_dict().integer("_growth_tracker");
-}
+int64_t tracker(const GradScaler& scaler) { return scaler.state_dict().integer("_growth_tracker"); }
 
 // --- The numbers of torch ---
 
@@ -206,8 +204,8 @@ TEST(GradScaler, SeveralBackwardPassesAddUpBeforeTheStep) {
 
 TEST(GradScaler, UnscalesAllGroups) {
   GradScaler scaler(at::kCPU, {.init_scale = 4});
-  GroupedSgd optimizer{{{{with_gradient(at::full({1}, 8.0F))}},
-                        {{with_gradient(at::full({1}, 12.0F))}}}};
+  GroupedSgd optimizer{
+      {{{with_gradient(at::full({1}, 8.0F))}}, {{with_gradient(at::full({1}, 12.0F))}}}};
   EXPECT_EQ(scaler.step(optimizer), StepOutcome::applied);
   EXPECT_EQ(value(optimizer.groups[0].tensors[0].grad()), 2);
   EXPECT_EQ(value(optimizer.groups[1].tensors[0].grad()), 3);
