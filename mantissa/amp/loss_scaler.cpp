@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
-#include <ATen/ops/ones_like.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "mantissa/amp/unscale.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::amp {
@@ -62,24 +62,29 @@ at::Tensor LossScaler::unscale_(at::TensorList grads) const {
                    " is ", grads[i].scalar_type(), "; pass the FP32 master gradients");
     require_on_device(grads[i], "unscale_", concat("gradient ", i));
   }
-  at::Tensor found_inf = at::zeros_like(value());
-  if (grads.empty()) {
-    return found_inf;
-  }
-  // One pass multiplies and tests for inf and NaN, so each gradient is read once.
-  at::_amp_foreach_non_finite_check_and_unscale_(grads, found_inf, value().reciprocal());
-  if (range_of(options_).low < 1) {
-    // It tests before it multiplies, and dividing by a scale below 1 can overflow.
-    at::_amp_foreach_non_finite_check_and_unscale_(grads, found_inf, at::ones_like(value()));
-  }
-  return found_inf;
+  return unscale_and_check_(grads, value(), range_of(options_).low < 1);
 }
 
-void LossScaler::update(const at::Tensor& found_inf, const at::Tensor& model_fault) {
+void LossScaler::require_found_inf(const at::Tensor& found_inf) const {
   MANTISSA_CHECK(found_inf.scalar_type() == at::kFloat && found_inf.numel() == 1, InvalidArgument,
                  "update: found_inf is ", found_inf.scalar_type(), " of shape ", found_inf.sizes(),
                  "; pass what unscale_ returned");
   require_on_device(found_inf, "update", "found_inf");
+}
+
+void LossScaler::update(at::TensorList found_infs) {
+  MANTISSA_CHECK(!found_infs.empty(), InvalidArgument,
+                 "update: the list of found_inf is empty; pass that of each optimizer");
+  at::Tensor any = at::zeros_like(value());
+  for (const at::Tensor& found_inf : found_infs) {
+    require_found_inf(found_inf);
+    any = at::maximum(any, found_inf.reshape({}));
+  }
+  update(any);
+}
+
+void LossScaler::update(const at::Tensor& found_inf, const at::Tensor& model_fault) {
+  require_found_inf(found_inf);
   if (model_fault.defined()) {
     MANTISSA_CHECK(model_fault.numel() == 1, InvalidArgument, "update: model_fault has shape ",
                    model_fault.sizes(), "; pass one value");

@@ -46,6 +46,10 @@ class MANTISSA_API LossScaler {
   ///     scaler.update(found_inf, loss.isfinite().logical_not());
   void update(const at::Tensor& found_inf, const at::Tensor& model_fault = {});
 
+  /// One step of several optimizers, each of which is skipped on its own `found_inf`: the scale
+  /// backs off when any is set. Throws InvalidArgument for an empty list.
+  void update(at::TensorList found_infs);
+
   /// The scale, a 0-d FP32 tensor on the device, which update() writes into.
   const at::Tensor& value() const { return state_.scale; }
 
@@ -68,6 +72,7 @@ class MANTISSA_API LossScaler {
  private:
   void require_on_device(const at::Tensor& tensor, std::string_view where,
                          std::string_view what) const;
+  void require_found_inf(const at::Tensor& found_inf) const;
 
   LossScalerOptions options_;
   ScaleTensors state_;

@@ -344,6 +344,20 @@ TEST(LossScaler, AStaticScaleLoadsOnlyItsOwnValue) {
             "loss scaler: the state has scale 256; valid: 128 to 128 by the options of this run");
 }
 
+TEST(LossScaler, AStepOfSeveralOptimizersBacksOffOnceWhenAnyOverflowed) {
+  LossScaler scaler(at::kCPU, {.initial = 8, .growth_interval = 2});
+  const at::Tensor finite = at::full({}, 0.0F);
+  const at::Tensor overflow = at::full({1}, 1.0F);
+  scaler.update({overflow, finite, overflow});
+  EXPECT_EQ(scaler.value().item<float>(), 4);
+  EXPECT_EQ(scaler.skipped().item<int64_t>(), 1);
+  scaler.update({finite, finite});
+  scaler.update({finite, finite});
+  EXPECT_EQ(scaler.value().item<float>(), 8);
+  EXPECT_THROW(scaler.update(std::vector<at::Tensor>()), InvalidArgument);
+  EXPECT_THROW(scaler.update({finite, at::full({}, 1, at::kLong)}), InvalidArgument);
+}
+
 thread_local int host_reads = 0;
 
 std::unique_ptr<at::ObserverContext> count_host_read(const at::RecordFunction& function) {

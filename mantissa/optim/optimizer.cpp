@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "mantissa/base/nearest.h"
 #include "mantissa/ops/adamw.h"
 #include "mantissa/ops/gradient_pass.h"
+#include "mantissa/ops/update_checks.h"
 #include "mantissa/optim/parameter_groups.h"
 #include "mantissa/tensor/dtype.h"
 
@@ -44,6 +46,15 @@ struct Optimizer::Slot {
                    "\" has a gradient that was not accumulated; call accumulate_() after each "
                    "backward");
     return accumulator;
+  }
+
+  void accumulate(double factor) {
+    const at::Tensor gradient = parameter.grad();
+    if (!accumulator.defined()) {
+      accumulator = at::zeros_like(gradient, at::kFloat);
+    }
+    accumulator.add_(gradient, factor);
+    parameter.mutable_grad() = at::Tensor();
   }
 
   ops::WeightUpdate update(const OptimizerOptions& options, double lr, int64_t steps) const {
@@ -259,22 +270,59 @@ Optimizer& Optimizer::operator=(Optimizer&&) noexcept = default;
 
 void Optimizer::accumulate_() {
   const at::NoGradGuard no_grad;
+  MANTISSA_CHECK(
+      !sums_unscaled_, InvalidArgument,
+      "optimizer: accumulate_() after accumulate_(scale); in one step call the one or the "
+      "other");
   for (Slot& slot : slots_) {
-    const at::Tensor gradient = slot.parameter.grad();
-    if (!slot.is_16bit() || !gradient.defined()) {
-      continue;
+    if (slot.is_16bit() && slot.parameter.grad().defined()) {
+      slot.accumulate(1);
     }
-    if (slot.accumulator.defined()) {
-      slot.accumulator.add_(gradient);
-    } else {
-      slot.accumulator = at::zeros_like(gradient, at::kFloat).add_(gradient);
+  }
+}
+
+GradientReport Optimizer::accumulate_(const at::Tensor& scale) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
+  for (const Slot& slot : slots_) {
+    MANTISSA_CHECK(sums_unscaled_ || !slot.accumulator.defined(), InvalidArgument,
+                   "optimizer: accumulate_(scale) after accumulate_(); in one step call the one or "
+                   "the other");
+    if (slot.parameter.grad().defined()) {
+      gradients.push_back(slot.parameter.grad());
     }
-    slot.parameter.mutable_grad() = at::Tensor();
+  }
+  const ops::GradientPass pass = ops::gradient_pass(gradients, scale);
+  const float inverse = ops::inverse_of_scale(scale, "accumulate_");
+  // What cannot be unscaled must not look like a gradient of 0.
+  const bool usable = std::isfinite(inverse) && inverse != 0;
+  for (Slot& slot : slots_) {
+    if (slot.parameter.grad().defined()) {
+      slot.accumulate(usable ? inverse : std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+  sums_unscaled_ = true;
+  return {pass.found_inf, pass.norm};
+}
+
+void Optimizer::check_scale(const at::Tensor& scale) const {
+  if (!sums_unscaled_) {
+    return;
+  }
+  MANTISSA_CHECK(!scale.defined(), InvalidArgument,
+                 "optimizer: a scale for gradients that accumulate_(scale) has unscaled; leave it "
+                 "out");
+  for (const Slot& slot : slots_) {
+    MANTISSA_CHECK(!slot.parameter.grad().defined(), InvalidArgument, "optimizer: parameter \"",
+                   slot.name,
+                   "\" has a gradient that was not accumulated; call accumulate_(scale) after each "
+                   "backward");
   }
 }
 
 GradientReport Optimizer::read_gradients(const at::Tensor& scale) const {
   const at::NoGradGuard no_grad;
+  check_scale(scale);
   std::vector<at::Tensor> gradients;
   for (const Slot& slot : slots_) {
     if (const at::Tensor gradient = slot.gradient(); gradient.defined()) {
@@ -289,6 +337,7 @@ StepOutcome Optimizer::step(const StepOptions& options) {
   const at::NoGradGuard no_grad;
   MANTISSA_CHECK(std::isfinite(options.lr) && options.lr >= 0, InvalidArgument, "optimizer: lr is ",
                  options.lr, "; it must be finite and not negative");
+  check_scale(options.scale);
   std::vector<const Slot*> ready;
   for (const Slot& slot : slots_) {
     if (slot.gradient().defined()) {
@@ -300,6 +349,7 @@ StepOutcome Optimizer::step(const StepOptions& options) {
   for (Slot& slot : slots_) {
     slot.accumulator = at::Tensor();
   }
+  sums_unscaled_ = false;
   return outcome;
 }
 
@@ -334,6 +384,7 @@ void Optimizer::zero_grad() {
     slot.parameter.mutable_grad() = at::Tensor();
     slot.accumulator = at::Tensor();
   }
+  sums_unscaled_ = false;
 }
 
 tensor::StateDict Optimizer::state_dict() const {

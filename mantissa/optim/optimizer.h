@@ -9,12 +9,14 @@
 #include <ATen/core/Tensor.h>
 
 #include "mantissa/base/api.h"
+#include "mantissa/base/step_outcome.h"
 #include "mantissa/ops/sgd.h"
 #include "mantissa/tensor/parameter_list.h"
 #include "mantissa/tensor/state_dict.h"
 
 namespace mantissa::optim {
 
+using mantissa::StepOutcome;
 using ops::Momentum;
 using ops::WeightDecay;
 
@@ -80,12 +82,6 @@ struct StepOptions {
   at::Tensor found_inf;    // not 0: skip
 };
 
-enum class StepOutcome : uint8_t {
-  applied,
-  skipped,        // found_inf was set: weights, moments and step counts are bit for bit as before
-  nothing_to_do,  // no parameter has a gradient
-};
-
 struct OptimizerBytes {
   int64_t weights = 0;  // the parameters
   int64_t masters = 0;  // what is kept of 16-bit parameters beside them
@@ -131,6 +127,12 @@ class MANTISSA_API Optimizer {
   /// up in .grad. The buffers live until `step` or `zero_grad`.
   void accumulate_();
 
+  /// For losses that have a scale each, after the backward of one of them: adds its gradients,
+  /// unscaled, to FP32 buffers, those of FP32 parameters too, and undefines .grad. The report is
+  /// that of these gradients alone; its found_inf is for the scaler of this loss. The sums have no
+  /// scale: `read_gradients` and `step` then take none.
+  [[nodiscard]] GradientReport accumulate_(const at::Tensor& scale);
+
   /// Reads all gradients once and changes none.
   [[nodiscard]] GradientReport read_gradients(const at::Tensor& scale = {}) const;
 
@@ -169,11 +171,13 @@ class MANTISSA_API Optimizer {
   struct Slot;
 
   void keep_weights(Slot& slot) const;
+  void check_scale(const at::Tensor& scale) const;
   StepOutcome update(const std::vector<const Slot*>& slots, const StepOptions& options);
 
   OptimizerOptions options_;
   std::vector<Slot> slots_;
   int64_t steps_ = 0;
+  bool sums_unscaled_ = false;  // by accumulate_(scale), until `step` or `zero_grad`
 };
 
 }  // namespace mantissa::optim

@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
 #include "mantissa/optim/clip.h"
 #include "mantissa/optim/schedule.h"
 
@@ -338,6 +339,77 @@ TEST(Optimizer, ZeroGradFreesGradientsAndBuffers) {
   optimizer.zero_grad();
   EXPECT_EQ(optimizer.bytes().gradients + optimizer.bytes().accumulators, 0);
   EXPECT_FALSE(model.norm.grad().defined());
+}
+
+// Scales are powers of two, so that unscaling is exact.
+TEST(Optimizer, GradientsOfDifferentScalesAddUpUnscaled) {
+  const Model model;
+  Optimizer optimizer(model.parameters(), kPlainSgd);
+  std::vector<Tensor> weights;
+  std::vector<Tensor> sums;
+  for (const auto& [name, value] : model.parameters()) {
+    weights.push_back(optimizer.master(name).clone());
+    sums.push_back(at::zeros(value.sizes()));
+  }
+  for (const double scale : {1024.0, 8.0}) {
+    model.set_random_gradients();
+    double sum_of_squares = 0;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const Tensor unscaled = model.parameters()[i].value.grad().to(at::kFloat).div(scale);
+      sum_of_squares += unscaled.to(at::kDouble).square().sum().item<double>();
+      sums[i].add_(unscaled);
+    }
+    const GradientReport report = optimizer.accumulate_(scalar(scale));
+    EXPECT_EQ(report.found_inf.item<float>(), 0);
+    EXPECT_FLOAT_EQ(report.norm.item<float>(), static_cast<float>(std::sqrt(sum_of_squares)));
+  }
+  EXPECT_EQ(optimizer.step({.lr = 1}), StepOutcome::applied);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    EXPECT_TRUE(at::equal(optimizer.master(model.parameters()[i].name), weights[i].sub(sums[i])));
+  }
+}
+
+TEST(Optimizer, AGradientThatIsNotFiniteStaysSoInTheUnscaledSum) {
+  const Tensor w = leaf(at::zeros({2}));
+  Optimizer optimizer({{"w", w}}, kPlainSgd);
+  for (const float gradient : {kInf, 1.0F}) {
+    set_gradient(w, at::full({2}, gradient));
+    const GradientReport report = optimizer.accumulate_(scalar(2));
+    EXPECT_EQ(report.found_inf.item<float>(), gradient == kInf ? 1 : 0);
+  }
+  EXPECT_EQ(optimizer.read_gradients().found_inf.item<float>(), 1);
+  optimizer.zero_grad();
+  // The inverse of this scale is infinite: no gradient can be told from it.
+  set_gradient(w, at::zeros({2}));
+  EXPECT_EQ(optimizer.accumulate_(scalar(1e-42)).found_inf.item<float>(), 1);
+  EXPECT_EQ(optimizer.read_gradients().found_inf.item<float>(), 1);
+}
+
+TEST(Optimizer, UnscaledSumsTakeNoScaleAndNothingElse) {
+  const Model model;
+  Optimizer optimizer(model.parameters(), kPlainSgd);
+  model.set_random_gradients();
+  (void)optimizer.accumulate_(scalar(2));
+  const std::string has_none =
+      "optimizer: a scale for gradients that accumulate_(scale) has unscaled; leave it out";
+  EXPECT_EQ(message_of<InvalidArgument>([&] { (void)optimizer.read_gradients(scalar(2)); }),
+            has_none);
+  EXPECT_EQ(message_of<InvalidArgument>([&] { optimizer.step({.lr = 1, .scale = scalar(2)}); }),
+            has_none);
+  set_gradient(model.norm, at::ones({7}));
+  EXPECT_EQ(message_of<InvalidArgument>([&] { (void)optimizer.read_gradients(); }),
+            "optimizer: parameter \"norm.weight\" has a gradient that was not accumulated; call "
+            "accumulate_(scale) after each backward");
+  EXPECT_EQ(message_of<InvalidArgument>([&] { optimizer.accumulate_(); }),
+            "optimizer: accumulate_() after accumulate_(scale); in one step call the one or the "
+            "other");
+  optimizer.zero_grad();
+  model.set_random_gradients();
+  optimizer.accumulate_();
+  EXPECT_EQ(message_of<InvalidArgument>([&] { (void)optimizer.accumulate_(scalar(2)); }),
+            "optimizer: accumulate_(scale) after accumulate_(); in one step call the one or the "
+            "other");
+  EXPECT_EQ(optimizer.step({.lr = 1, .scale = scalar(2)}), StepOutcome::applied);
 }
 
 TEST(Optimizer, AGradientThatWasNotAccumulatedIsNamed) {
