@@ -67,7 +67,7 @@ struct OptimizerOptions {
   double eps = 1e-8;     // adamw, adam; outside of the root
   double weight_decay = 0.1;
   double momentum = 0.9;                       // sgd; 0: none
-  WeightDecay decay = WeightDecay::decoupled;  // of sgd; the others are named by it
+  WeightDecay decay = WeightDecay::decoupled;  // of sgd; adamw and adam name theirs
   Momentum momentum_kind = Momentum::classic;  // nesterov: sgd only
   Masters masters = Masters::fp32;             // of 16-bit parameters; an FP32 one is its own
   MomentFormat moments = MomentFormat::fp32;   // see ops::Moment

@@ -66,6 +66,7 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     }
   }
 
+  report.bytes = parts.optimizer.bytes();
   const optim::GradientReport gradients = parts.optimizer.read_gradients(parts.scaler.value());
   at::Tensor clip_factor;
   if (parts.clip > 0) {
@@ -73,6 +74,9 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
   }
   report.outcome =
       parts.optimizer.step({lr, parts.scaler.value(), clip_factor, gradients.found_inf});
+  if (parts.ema != nullptr) {
+    parts.ema->update(parts.optimizer, report.outcome);
+  }
   if (report.outcome == optim::StepOutcome::skipped) {
     report.nonfinite = first_nonfinite_gradient(parts.model);
   } else {

@@ -12,6 +12,7 @@
 #include "mantissa/data/batch.h"
 #include "mantissa/models/transformer.h"
 #include "mantissa/numerics/format.h"
+#include "mantissa/optim/ema.h"
 #include "mantissa/optim/optimizer.h"
 
 namespace mantissa::train {
@@ -25,6 +26,7 @@ struct StepParts {
   const amp::ParameterFormats& formats;
   numerics::Format compute = numerics::Format::fp32;
   double clip = 0;  // largest gradient norm after unscaling; 0: no clipping
+  optim::Ema* ema = nullptr;
 };
 
 struct StepReport {
@@ -33,6 +35,7 @@ struct StepReport {
   double scale = 1;      // that this step's loss was multiplied by
   optim::StepOutcome outcome = optim::StepOutcome::applied;
   std::vector<optim::LostUpdates> lost;  // of an applied one: see Optimizer::lost_updates()
+  optim::OptimizerBytes bytes;           // when the gradients were complete
   std::string nonfinite;  // of a skipped step: the first parameter whose gradient is not finite
 };
 
