@@ -231,10 +231,12 @@ TEST_F(LoopTest, EveryKindOfMastersResumesBitForBit) {
 
 TEST_F(LoopTest, EveryKindOfMomentsAndTheAverageResumeBitForBit) {
   const std::vector<std::vector<Setting>> cases = {
-      {{"optim.moments", "bf16"}, {"optim.kind", "adam"}},
+      {{"optim.moments", "bf16"},
+       {"optim.kind", "adam"},
+       {"optim.ema", "0.8"},
+       {"optim.ema_warmup", "true"}},
       {{"optim.moments", "blockwise8"}, {"optim.masters", "split"}},
-      {{"optim.moments", "blockwise8"}, {"optim.kind", "sgd"}, {"optim.masters", "stochastic"}},
-      {{"optim.moments", "bf16"}, {"optim.ema", "0.8"}, {"optim.ema_warmup", "true"}}};
+      {{"optim.moments", "blockwise8"}, {"optim.kind", "sgd"}, {"optim.masters", "stochastic"}}};
   for (size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE(i);
     std::vector<Setting> settings = {{"precision.compute", "bf16"}, {"precision.param", "bf16"}};
@@ -247,7 +249,7 @@ TEST_F(LoopTest, EveryKindOfMomentsAndTheAverageResumeBitForBit) {
     start_run(run, folder, stop_after(5, stop));
     EXPECT_EQ(resume_run(folder).summary.bits_per_base, expected.summary.bits_per_base);
     expect_equal(final_state(folder), final_state(whole));
-    EXPECT_EQ(final_state(folder).contains("learner.ema.updates"), i == 3);
+    EXPECT_EQ(final_state(folder).contains("learner.ema.updates"), i == 0);
   }
 }
 
