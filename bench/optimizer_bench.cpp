@@ -1,5 +1,6 @@
-// One optimizer step over 8 M parameters: FP32 parameters, and BF16 ones with FP32 masters, against
-// LibTorch's fused AdamW, which reads FP32 gradients and keeps no 16-bit copy.
+// One optimizer step over 8 M parameters: FP32 parameters, 16-bit ones with FP32 masters, and
+// moments in fewer bits, against LibTorch's fused AdamW, which reads FP32 gradients and keeps no
+// 16-bit copy.
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -13,10 +14,11 @@ namespace {
 
 constexpr int64_t kElements = 8 << 20;
 
-void ours(benchmark::State& state, at::ScalarType dtype) {
+void ours(benchmark::State& state, at::ScalarType dtype,
+          optim::MomentFormat moments = optim::MomentFormat::fp32) {
   const at::Tensor weight = at::randn({kElements}).to(dtype).requires_grad_();
   weight.mutable_grad() = at::randn({kElements}).to(dtype);
-  optim::Optimizer optimizer({{"w", weight}});
+  optim::Optimizer optimizer({{"w", weight}}, {.moments = moments});
   for (auto unused : state) {
     const optim::GradientReport gradients = optimizer.read_gradients();
     optimizer.step({.lr = 1e-3, .found_inf = gradients.found_inf});
@@ -42,6 +44,9 @@ BENCHMARK(libtorch_fused)->UseRealTime();
 BENCHMARK_CAPTURE(ours, fp32, at::kFloat)->UseRealTime();
 BENCHMARK_CAPTURE(ours, bf16_with_masters, at::kBFloat16)->UseRealTime();
 BENCHMARK_CAPTURE(ours, fp16_with_masters, at::kHalf)->UseRealTime();
+BENCHMARK_CAPTURE(ours, fp32_bf16_moments, at::kFloat, optim::MomentFormat::bf16)->UseRealTime();
+BENCHMARK_CAPTURE(ours, fp32_blockwise8_moments, at::kFloat, optim::MomentFormat::blockwise8)
+    ->UseRealTime();
 
 }  // namespace
 }  // namespace mantissa

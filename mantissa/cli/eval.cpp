@@ -77,6 +77,7 @@ void run_eval(const Options& options) {
     nlohmann::ordered_json json;
     json["checkpoint"] = loaded.folder.filename().string();
     json["precision"] = config.precision.compute;
+    json["weights"] = learner.ema() ? "ema" : "trained";
     for (const Row& row : rows) {
       json[row.name] = {{"bits_per_base", row.result.bits_per_base},
                         {"loss", row.result.loss},
@@ -86,8 +87,9 @@ void run_eval(const Options& options) {
     std::cout << json.dump() << "\n";
     return;
   }
+  const std::string weights = learner.ema() ? ", averaged weights" : "";
   std::vector<std::vector<std::string>> table = {
-      {loaded.folder.filename().string(), "bits/base", "best Markov", "targets"}};
+      {loaded.folder.filename().string() + weights, "bits/base", "best Markov", "targets"}};
   for (const Row& row : rows) {
     table.push_back({row.name, fixed(row.result.bits_per_base), fixed(row.markov),
                      std::to_string(row.result.num_targets)});

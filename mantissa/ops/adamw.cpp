@@ -5,6 +5,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/ops/cpu/optimizer_passes.h"
+#include "mantissa/ops/moment_storage.h"
 #include "mantissa/ops/update_checks.h"
 
 namespace mantissa::ops {
@@ -17,8 +18,8 @@ std::vector<AdamwParameter> checked(const std::vector<AdamwParameter>& parameter
     const std::string where = concat("adamw_: parameter ", i);
     result.push_back(parameter);
     result.back().weight = ops::checked(parameter.weight, where);
-    check_state(parameter.exp_avg, pattern_of(parameter.weight), where + ": exp_avg");
-    check_state(parameter.exp_avg_sq, pattern_of(parameter.weight), where + ": exp_avg_sq");
+    check_moment(parameter.exp_avg, pattern_of(parameter.weight), where + ": exp_avg");
+    check_moment(parameter.exp_avg_sq, pattern_of(parameter.weight), where + ": exp_avg_sq");
     MANTISSA_CHECK(parameter.step.defined() && parameter.step.dim() == 0 &&
                        parameter.step.scalar_type() == at::kLong,
                    InvalidArgument, where, ": step is not a 0-d Long tensor; pass one");
@@ -40,11 +41,13 @@ cpu::AdamwView view_of(const AdamwParameter& parameter, const AdamwOptions& opti
   const double correction2 = 1 - std::pow(options.beta2, step);
   cpu::AdamwView view = {};
   view.weight = weight_view(weight, lost);
-  view.exp_avg = parameter.exp_avg.mutable_data_ptr<float>();
-  view.exp_avg_sq = parameter.exp_avg_sq.mutable_data_ptr<float>();
+  view.exp_avg = moment_view(parameter.exp_avg, CodeMap::with_sign);
+  view.exp_avg_sq = moment_view(parameter.exp_avg_sq, CodeMap::nonnegative);
   view.step_size = static_cast<float>(weight.lr / correction1);
   view.inverse_sqrt_correction2 = static_cast<float>(1 / std::sqrt(correction2));
-  view.decay = static_cast<float>(weight.lr * weight.weight_decay);
+  const bool decoupled = options.decay == WeightDecay::decoupled;
+  view.coupled_decay = decoupled ? 0.0F : static_cast<float>(weight.weight_decay);
+  view.decoupled_decay = decoupled ? static_cast<float>(weight.lr * weight.weight_decay) : 0.0F;
   return view;
 }
 
@@ -52,18 +55,24 @@ void reference_update(const cpu::AdamwView& view, const cpu::AdamwConstants& con
                       const AdamwParameter& parameter) {
   const at::Tensor gradient = parameter.weight.gradient.to(at::kFloat);
   std::vector<float> weights = weights_reference(parameter.weight);
-  for (int64_t i = 0; i < gradient.numel(); ++i) {
-    const float g = gradient.const_data_ptr<float>()[i] * constants.gradient_factor;
-    float& m = view.exp_avg[i];
-    float& v = view.exp_avg_sq[i];
-    float& w = weights[static_cast<size_t>(i)];
+  std::vector<float> exp_avg = moments_reference(parameter.exp_avg, CodeMap::with_sign);
+  std::vector<float> exp_avg_sq = moments_reference(parameter.exp_avg_sq, CodeMap::nonnegative);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    float& w = weights[i];
+    float& m = exp_avg[i];
+    float& v = exp_avg_sq[i];
+    const float g = (gradient.const_data_ptr<float>()[i] * constants.gradient_factor) +
+                    (view.coupled_decay * w);
     m = (constants.beta1 * m) + (constants.one_minus_beta1 * g);
     v = (constants.beta2 * v) + ((constants.one_minus_beta2 * g) * g);
     const float root = std::sqrt(v) * view.inverse_sqrt_correction2;
-    const float decrement = (view.step_size * (m / (root + constants.eps))) + (view.decay * w);
+    const float decrement =
+        (view.step_size * (m / (root + constants.eps))) + (view.decoupled_decay * w);
     w = w - decrement;
   }
   store_weights_reference(parameter.weight, weights);
+  store_moments_reference(parameter.exp_avg, CodeMap::with_sign, exp_avg);
+  store_moments_reference(parameter.exp_avg_sq, CodeMap::nonnegative, exp_avg_sq);
 }
 
 }  // namespace

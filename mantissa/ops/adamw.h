@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "mantissa/base/api.h"
+#include "mantissa/ops/moment.h"
 #include "mantissa/ops/weight_update.h"
 
 namespace mantissa::ops {
@@ -13,21 +14,27 @@ struct AdamwOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;  // outside of the root; FP32, so it does not vanish as it would in FP16
+  WeightDecay decay = WeightDecay::decoupled;  // l2: Adam
 };
 
 struct AdamwParameter {
   WeightUpdate weight;
-  at::Tensor exp_avg;     // FP32, as zeros_like(master)
-  at::Tensor exp_avg_sq;  // FP32, as zeros_like(master)
-  at::Tensor step;        // 0-d int64: how many updates this parameter has had
+  Moment exp_avg;     // CodeMap::with_sign
+  Moment exp_avg_sq;  // CodeMap::nonnegative
+  at::Tensor step;    // 0-d int64: how many updates this parameter has had
 };
 
 /// One AdamW step in one pass: with g the unscaled and clipped gradient,
 ///     m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;  step += 1
 ///     w -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps) + lr weight_decay w
 /// in FP32, the whole decrement before it is taken off w; then the model copy is w rounded to
-/// nearest even. Loshchilov and Hutter (2019), decoupled decay. Elementwise: the same for any
-/// number of threads. When `use.found_inf` is not 0 nothing changes, and it returns false.
+/// nearest even. Loshchilov and Hutter (2019). With l2 decay it is Adam (Kingma and Ba, 2015, with
+/// an L2 penalty as in torch.optim.Adam): the decay leaves the last line and weight_decay * w is
+/// added to g, so that the division by the root scales it too.
+///
+/// Moments that are not FP32 are read and stored in blocks on the stack: no copy of them exists.
+/// Elementwise, or by blocks of 256: the same for any number of threads. When `use.found_inf` is
+/// not 0 nothing changes, and it returns false.
 MANTISSA_API bool adamw_(const std::vector<AdamwParameter>& parameters, const AdamwOptions& options,
                          const GradientUse& use = {});
 

@@ -5,10 +5,12 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -38,8 +40,8 @@ AdamwParameter copy(const AdamwParameter& parameter) {
   result.weight.master = parameter.weight.master.clone();
   result.weight.model =
       parameter.weight.model.defined() ? parameter.weight.model.clone() : Tensor();
-  result.exp_avg = parameter.exp_avg.clone();
-  result.exp_avg_sq = parameter.exp_avg_sq.clone();
+  result.exp_avg = parameter.exp_avg.values.clone();
+  result.exp_avg_sq = parameter.exp_avg_sq.values.clone();
   result.step = parameter.step.clone();
   return result;
 }
@@ -56,8 +58,8 @@ std::vector<AdamwParameter> copies(const std::vector<AdamwParameter>& parameters
 void expect_equal(const AdamwParameter& a, const AdamwParameter& b) {
   EXPECT_TRUE(at::equal(a.weight.master, b.weight.master));
   EXPECT_TRUE(!a.weight.model.defined() || at::equal(a.weight.model, b.weight.model));
-  EXPECT_TRUE(at::equal(a.exp_avg, b.exp_avg));
-  EXPECT_TRUE(at::equal(a.exp_avg_sq, b.exp_avg_sq));
+  EXPECT_TRUE(at::equal(a.exp_avg.values, b.exp_avg.values));
+  EXPECT_TRUE(at::equal(a.exp_avg_sq.values, b.exp_avg_sq.values));
   EXPECT_TRUE(at::equal(a.step, b.step));
 }
 
@@ -80,18 +82,21 @@ std::vector<AdamwParameter> mixed_parameters() {
 }
 
 TEST(Adamw, IsBitForBitTheReferenceOverSeveralSteps) {
-  at::manual_seed(21);
-  const std::vector<AdamwParameter> fast = mixed_parameters();
-  const std::vector<AdamwParameter> slow = copies(fast);
-  const GradientUse use = {scalar(8), scalar(0.3), scalar(0)};
-  for (int step = 0; step < 4; ++step) {
-    EXPECT_TRUE(adamw_(fast, {.beta1 = 0.8, .beta2 = 0.97, .eps = 1e-6}, use));
-    EXPECT_TRUE(adamw_reference_(slow, {.beta1 = 0.8, .beta2 = 0.97, .eps = 1e-6}, use));
-  }
-  for (size_t i = 0; i < fast.size(); ++i) {
-    SCOPED_TRACE(i);
-    expect_equal(fast[i], slow[i]);
-    EXPECT_EQ(fast[i].step.item<int64_t>(), 4);
+  for (const WeightDecay decay : {WeightDecay::decoupled, WeightDecay::l2}) {
+    at::manual_seed(21);
+    const std::vector<AdamwParameter> fast = mixed_parameters();
+    const std::vector<AdamwParameter> slow = copies(fast);
+    const GradientUse use = {scalar(8), scalar(0.3), scalar(0)};
+    const AdamwOptions options = {.beta1 = 0.8, .beta2 = 0.97, .eps = 1e-6, .decay = decay};
+    for (int step = 0; step < 4; ++step) {
+      EXPECT_TRUE(adamw_(fast, options, use));
+      EXPECT_TRUE(adamw_reference_(slow, options, use));
+    }
+    for (size_t i = 0; i < fast.size(); ++i) {
+      SCOPED_TRACE(i);
+      expect_equal(fast[i], slow[i]);
+      EXPECT_EQ(fast[i].step.item<int64_t>(), 4);
+    }
   }
 }
 
@@ -164,6 +169,62 @@ TEST(Adamw, IsWithinTheRoundingErrorsOfTheDefinitionInFp64AndLibTorchIsToo) {
   EXPECT_LE(theirs[0].sub(exact.weight).abs().div(bound).max().item<double>(), 1);
 }
 
+// Kingma and Ba's Adam in FP64 with the penalty in the gradient. Gradients and weights are
+// positive, so nothing cancels. g' = g + decay w carries 3 roundings and the error of w so far,
+// relative to g': together r. A moment then carries that too (the largest so far), and so does the
+// root of the second: 2 r more than the bound above.
+TEST(Adamw, WithL2DecayIsWithinTheRoundingErrorsOfAdamInFp64AndLibTorchIsToo) {
+  constexpr double kU = 0x1p-24;
+  constexpr int kSteps = 12;
+  constexpr double kDecay = 0.1;
+  constexpr double kLr = 0.01;
+  const AdamwOptions options = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .decay = WeightDecay::l2};
+  at::manual_seed(27);
+  const Tensor start = at::randn({5000}).abs().add(1);
+  AdamwParameter ours = parameter(start.clone(), {}, {}, kLr, kDecay);
+  Fp64State exact = {start.to(at::kDouble), at::zeros({5000}, at::kDouble),
+                     at::zeros({5000}, at::kDouble)};
+  std::vector<Tensor> theirs = {start.clone(), at::zeros({5000}), at::zeros({5000}),
+                                at::zeros({}, at::kFloat)};
+  Tensor bound = at::zeros({5000}, at::kDouble);
+  Tensor relative = at::zeros({5000}, at::kDouble);  // r
+  for (int step = 1; step <= kSteps; ++step) {
+    const Tensor gradient = at::randn({5000}).abs().add(0.1);
+    ours.weight.gradient = gradient;
+    adamw_({ours}, options);
+    std::vector<Tensor> weights = {theirs[0]};
+    std::vector<Tensor> gradients = {gradient.clone()};
+    std::vector<Tensor> exp_avgs = {theirs[1]};
+    std::vector<Tensor> exp_avg_sqs = {theirs[2]};
+    std::vector<Tensor> steps = {theirs[3].add_(1)};
+    at::_fused_adam_(weights, gradients, exp_avgs, exp_avg_sqs, {}, steps, kLr, options.beta1,
+                     options.beta2, kDecay, options.eps, false, false);
+    const Tensor before = exact.weight;
+    const Tensor penalized = gradient.to(at::kDouble).add(before, kDecay);
+    relative = at::maximum(relative, bound.mul(kDecay).div(penalized).add(3 * kU));
+    fp64_step(exact, penalized, step, kLr, 0, options);
+    const Tensor decrement = before.sub(exact.weight).abs();
+    bound = bound.add(decrement.mul(relative.mul(2).add((6 * step + 14) * kU)))
+                .add(exact.weight.abs(), 2 * kU);
+  }
+  EXPECT_LE(ours.weight.master.sub(exact.weight).abs().div(bound).max().item<double>(), 1);
+  EXPECT_LE(theirs[0].sub(exact.weight).abs().div(bound).max().item<double>(), 1);
+}
+
+// One step from zero moments: decoupled, a weight of 4 loses lr + lr decay w; as a penalty, the
+// decay is in both moments and divides out: it loses lr.
+TEST(Adamw, DecayIsDividedByTheRootOnlyWithL2) {
+  for (const auto& [decay, expected] :
+       {std::pair{WeightDecay::decoupled, 4 - 0.125 - 0.125 * 0.5 * 4},
+        std::pair{WeightDecay::l2, 4 - 0.125}}) {
+    const AdamwParameter each =
+        parameter(at::full({1}, 4, at::kFloat), at::full({1}, 2, at::kFloat), {}, 0.125, 0.5);
+    adamw_({each}, {.decay = decay});
+    // Ten roundings and eps on a decrement below 1; the weight is rounded once more.
+    EXPECT_NEAR(each.weight.master.item<float>(), expected, 10 * 0x1p-24 + 1e-8 + 4 * 0x1p-24);
+  }
+}
+
 TEST(Adamw, UnscalesAndClipsTheGradient) {
   at::manual_seed(24);
   const Tensor start = at::randn({50});
@@ -234,8 +295,8 @@ TEST(Adamw, NamesWhatDoesNotFit) {
   AdamwParameter bad = parameter(two, two);
   bad.exp_avg_sq = at::zeros({2}, at::kHalf);
   EXPECT_EQ(message(bad),
-            "adamw_: parameter 1: exp_avg_sq does not fit the master; make it with "
-            "zeros_like(master)");
+            "adamw_: parameter 1: exp_avg_sq does not fit the weight; make it with "
+            "zero_moment(weight, ...)");
   bad = parameter(two, two);
   bad.step = at::zeros({}, at::kFloat);
   EXPECT_EQ(message(bad), "adamw_: parameter 1: step is not a 0-d Long tensor; pass one");

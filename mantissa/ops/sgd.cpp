@@ -4,6 +4,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/ops/cpu/optimizer_passes.h"
+#include "mantissa/ops/moment_storage.h"
 #include "mantissa/ops/update_checks.h"
 
 namespace mantissa::ops {
@@ -17,12 +18,12 @@ std::vector<SgdParameter> checked(const std::vector<SgdParameter>& parameters,
     const std::string where = concat("sgd_: parameter ", i);
     result.push_back(parameter);
     result.back().weight = ops::checked(parameter.weight, where);
-    MANTISSA_CHECK(parameter.momentum.defined() == (options.momentum != 0), InvalidArgument, where,
-                   ": momentum is ", options.momentum, " and its buffer is ",
-                   parameter.momentum.defined() ? "defined" : "undefined",
+    const bool has_buffer = parameter.momentum.values.defined();
+    MANTISSA_CHECK(has_buffer == (options.momentum != 0), InvalidArgument, where, ": momentum is ",
+                   options.momentum, " and its buffer is ", has_buffer ? "defined" : "undefined",
                    "; pass a buffer exactly when momentum is not 0");
-    if (parameter.momentum.defined()) {
-      check_state(parameter.momentum, pattern_of(parameter.weight), where + ": momentum");
+    if (has_buffer) {
+      check_moment(parameter.momentum, pattern_of(parameter.weight), where + ": momentum");
     }
   }
   return result;
@@ -40,8 +41,7 @@ cpu::SgdView view_of(const SgdParameter& parameter, const SgdOptions& options,
   const bool decoupled = options.decay == WeightDecay::decoupled;
   cpu::SgdView view = {};
   view.weight = weight_view(weight, lost);
-  view.momentum =
-      parameter.momentum.defined() ? parameter.momentum.mutable_data_ptr<float>() : nullptr;
+  view.momentum = moment_view(parameter.momentum, CodeMap::with_sign);
   view.lr = static_cast<float>(weight.lr);
   view.coupled_decay = decoupled ? 0.0F : static_cast<float>(weight.weight_decay);
   view.decoupled_decay = decoupled ? static_cast<float>(weight.lr * weight.weight_decay) : 0.0F;
@@ -52,18 +52,26 @@ void reference_update(const cpu::SgdView& view, const cpu::SgdConstants& constan
                       const SgdParameter& parameter) {
   const at::Tensor gradient = parameter.weight.gradient.to(at::kFloat);
   std::vector<float> weights = weights_reference(parameter.weight);
-  for (int64_t i = 0; i < gradient.numel(); ++i) {
-    float& w = weights[static_cast<size_t>(i)];
+  const bool has_momentum = parameter.momentum.values.defined();
+  std::vector<float> momentum;
+  if (has_momentum) {
+    momentum = moments_reference(parameter.momentum, CodeMap::with_sign);
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    float& w = weights[i];
     float direction = (gradient.const_data_ptr<float>()[i] * constants.gradient_factor) +
                       (view.coupled_decay * w);
-    if (view.momentum != nullptr) {
-      float& b = view.momentum[i];
+    if (has_momentum) {
+      float& b = momentum[i];
       b = (constants.momentum * b) + direction;
       direction = constants.lookahead != 0 ? direction + (constants.lookahead * b) : b;
     }
     w = w - ((view.lr * direction) + (view.decoupled_decay * w));
   }
   store_weights_reference(parameter.weight, weights);
+  if (has_momentum) {
+    store_moments_reference(parameter.momentum, CodeMap::with_sign, momentum);
+  }
 }
 
 }  // namespace

@@ -6,14 +6,12 @@
 #include <ATen/core/Tensor.h>
 
 #include "mantissa/base/api.h"
+#include "mantissa/ops/moment.h"
 #include "mantissa/ops/weight_update.h"
 
 namespace mantissa::ops {
 
 enum class Momentum : uint8_t { classic, nesterov };
-
-/// `l2` adds weight_decay * w to the gradient; `decoupled` takes lr * weight_decay * w off w.
-enum class WeightDecay : uint8_t { decoupled, l2 };
 
 struct SgdOptions {
   double momentum = 0.9;  // 0: none
@@ -23,7 +21,7 @@ struct SgdOptions {
 
 struct SgdParameter {
   WeightUpdate weight;
-  at::Tensor momentum;  // FP32, as zeros_like(master); undefined exactly when there is no momentum
+  Moment momentum;  // CodeMap::with_sign; undefined exactly when there is no momentum
 };
 
 /// One step of SGD in one pass: with g the unscaled and clipped gradient and b the momentum,

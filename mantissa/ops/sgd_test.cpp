@@ -78,7 +78,7 @@ TEST(Sgd, IsBitForBitTheReference) {
           }
           EXPECT_TRUE(at::equal(fast.weight.master, slow.weight.master));
           EXPECT_TRUE(dtype == at::kFloat || at::equal(fast.weight.model, slow.weight.model));
-          EXPECT_TRUE(momentum == 0 || at::equal(fast.momentum, slow.momentum));
+          EXPECT_TRUE(momentum == 0 || at::equal(fast.momentum.values, slow.momentum.values));
         }
       }
     }

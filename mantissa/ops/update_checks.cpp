@@ -75,7 +75,7 @@ void check_rest(const WeightUpdate& update, const std::string& where) {
 
 }  // namespace
 
-WeightUpdate checked(const WeightUpdate& update, const std::string& where) {
+void check_weight(const WeightUpdate& update, const std::string& where) {
   const at::Tensor& master = update.master;
   MANTISSA_CHECK(master.defined() || update.model.defined(), InvalidArgument, where,
                  ": neither a master nor a model is given; pass one");
@@ -95,6 +95,10 @@ WeightUpdate checked(const WeightUpdate& update, const std::string& where) {
                  InvalidArgument, where, ": rounding ", numerics::to_string(update.rounding),
                  " has no effect here; it counts for a model without master and rest, where "
                  "nearest_even and stochastic are valid");
+}
+
+WeightUpdate checked(const WeightUpdate& update, const std::string& where) {
+  check_weight(update, where);
   const at::Tensor& pattern = pattern_of(update);
   check_gradient(update.gradient, where + ": the gradient");
   MANTISSA_CHECK(update.gradient.sizes() == pattern.sizes(), InvalidArgument, where,
@@ -128,8 +132,10 @@ cpu::WeightView weight_view(const WeightUpdate& update, std::atomic<int64_t>* lo
   view.seed = update.seed;
   view.stream = update.stream;
   view.lost = update.lost.defined() ? lost : nullptr;
-  view.gradient = {update.gradient.const_data_ptr(), update.gradient.scalar_type(),
-                   update.gradient.numel()};
+  if (update.gradient.defined()) {
+    view.gradient = {update.gradient.const_data_ptr(), update.gradient.scalar_type(),
+                     update.gradient.numel()};
+  }
   return view;
 }
 
@@ -216,13 +222,6 @@ void mark_changed(const WeightUpdate& update) {
       tensor.unsafeGetTensorImpl()->bump_version();
     }
   }
-}
-
-void check_state(const at::Tensor& state, const at::Tensor& pattern, const std::string& where) {
-  MANTISSA_CHECK(state.defined() && state.scalar_type() == at::kFloat &&
-                     state.sizes() == pattern.sizes() && state.strides() == pattern.strides(),
-                 InvalidArgument, where,
-                 " does not fit the master; make it with zeros_like(master)");
 }
 
 float inverse_of_scale(const at::Tensor& scale, const std::string& where) {

@@ -18,13 +18,17 @@ at::Tensor to_strided(const at::Tensor& gradient);
 
 void check_gradient(const at::Tensor& gradient, const std::string& where);
 
+/// The weight alone: master, model, rest and rounding.
+void check_weight(const WeightUpdate& update, const std::string& where);
+
 /// Also brings the gradient into the master's order of memory.
 WeightUpdate checked(const WeightUpdate& update, const std::string& where);
 
 /// The tensor whose shape and strides all others of an update have: the master, or the model.
 const at::Tensor& pattern_of(const WeightUpdate& update);
 
-/// Pointers into a checked update; `lost` is where lost updates are counted, or null.
+/// Pointers into a checked update, also one without a gradient; `lost` is where lost updates are
+/// counted, or null.
 cpu::WeightView weight_view(const WeightUpdate& update, std::atomic<int64_t>* lost);
 
 /// Element by element, in the order of memory: what the passes over weights are tested against.
@@ -34,9 +38,6 @@ void store_weights_reference(const WeightUpdate& update, const std::vector<float
 /// Tells LibTorch that the weights changed through their pointers, so that autograd and caches of
 /// casts notice.
 void mark_changed(const WeightUpdate& update);
-
-/// A tensor of optimizer state: FP32 with the sizes and strides of `pattern`.
-void check_state(const at::Tensor& state, const at::Tensor& pattern, const std::string& where);
 
 /// 1 / scale in FP64, rounded to FP32.
 float inverse_of_scale(const at::Tensor& scale, const std::string& where);

@@ -9,6 +9,9 @@
 
 namespace mantissa::ops {
 
+/// `l2` adds weight_decay * w to the gradient; `decoupled` takes lr * weight_decay * w off w.
+enum class WeightDecay : uint8_t { decoupled, l2 };
+
 /// One parameter, as the update of an optimizer sees it. Tensors are on the CPU. Where the FP32
 /// weight w is, by what is defined:
 ///
@@ -41,8 +44,7 @@ struct WeightUpdate {
   at::Tensor lost;
 };
 
-/// The FP32 weights of an update whose model, and rest if any, hold them: a copy of the model's
-/// strides.
+/// A copy of the FP32 weights, wherever they are, with the strides of the model.
 MANTISSA_API at::Tensor weights_of(const WeightUpdate& update);
 
 /// What every gradient of a step has in common: 0-d FP32 tensors, undefined ones mean 1, 1 and 0.

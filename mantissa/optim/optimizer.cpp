@@ -15,6 +15,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/nearest.h"
 #include "mantissa/ops/adamw.h"
+#include "mantissa/ops/block_quantization.h"
 #include "mantissa/ops/gradient_pass.h"
 #include "mantissa/ops/update_checks.h"
 #include "mantissa/optim/parameter_groups.h"
@@ -31,10 +32,10 @@ struct Optimizer::Slot {
   at::Tensor lost;         // Masters::none: of the last step
   uint64_t number;         // of the parameter, for its stream of random numbers
   at::Tensor accumulator;  // defined while microbatches add up
-  at::Tensor exp_avg;      // adamw
-  at::Tensor exp_avg_sq;   // adamw
-  at::Tensor step;         // adamw: updates of this parameter
-  at::Tensor momentum;     // sgd, unless momentum is 0
+  ops::Moment exp_avg;     // adamw, adam
+  ops::Moment exp_avg_sq;  // adamw, adam
+  at::Tensor step;         // adamw, adam: updates of this parameter
+  ops::Moment momentum;    // sgd, unless momentum is 0
 
   bool is_16bit() const { return tensor::is_16bit(parameter.scalar_type()); }
 
@@ -49,30 +50,52 @@ struct Optimizer::Slot {
   }
 
   void accumulate(double factor) {
-    const at::Tensor gradient = parameter.grad();
+    at::Tensor gradient = parameter.grad();
+    if (gradient.layout() != at::kStrided) {
+      gradient = gradient.to(at::kFloat).to_dense();  // duplicates are added in FP32
+    }
     if (!accumulator.defined()) {
-      accumulator = at::zeros_like(gradient, at::kFloat);
+      accumulator = at::zeros_like(parameter.detach(), at::kFloat);
     }
     accumulator.add_(gradient, factor);
     parameter.mutable_grad() = at::Tensor();
   }
 
-  ops::WeightUpdate update(const OptimizerOptions& options, double lr, int64_t steps) const {
+  ops::WeightUpdate weight() const {
     ops::WeightUpdate update;
     update.master = master;
     update.model = is_16bit() ? parameter.detach() : at::Tensor();
+    update.rest = rest;
+    return update;
+  }
+
+  // Streams of random numbers: one for each use, parameter and step.
+  enum class Use : uint64_t { weight, first_moment, second_moment };
+
+  uint64_t stream(Use use, int64_t steps) const {
+    return (static_cast<uint64_t>(use) << 62) + (number << 40) + static_cast<uint64_t>(steps);
+  }
+
+  ops::WeightUpdate update(const OptimizerOptions& options, double lr, int64_t steps) const {
+    ops::WeightUpdate update = weight();
     update.gradient = gradient();
     update.lr = lr * settings.lr_scale;
     update.weight_decay = settings.weight_decay;
-    update.rest = rest;
     if (is_16bit() && options.masters == Masters::stochastic) {
       update.rounding = numerics::Rounding::stochastic;
       update.seed = options.seed;
-      // A stream for each parameter and step.
-      update.stream = (number << 40) + static_cast<uint64_t>(steps);
+      update.stream = stream(Use::weight, steps);
     }
     update.lost = lost;
     return update;
+  }
+
+  ops::Moment moment(const ops::Moment& stored, Use use, const OptimizerOptions& options,
+                     int64_t steps) const {
+    ops::Moment moment = stored;
+    moment.seed = options.seed;
+    moment.stream = stream(use, steps);
+    return moment;
   }
 
   // The tensors of a checkpoint, by the first part of their names.
@@ -82,10 +105,13 @@ struct Optimizer::Slot {
       result.emplace_back("master." + name, master);
     }
     for (const auto& [part, tensor] : {std::pair{"rest.", rest},
-                                       {"exp_avg.", exp_avg},
-                                       {"exp_avg_sq.", exp_avg_sq},
+                                       {"exp_avg.", exp_avg.values},
+                                       {"exp_avg_scales.", exp_avg.scales},
+                                       {"exp_avg_sq.", exp_avg_sq.values},
+                                       {"exp_avg_sq_scales.", exp_avg_sq.scales},
                                        {"step.", step},
-                                       {"momentum.", momentum}}) {
+                                       {"momentum.", momentum.values},
+                                       {"momentum_scales.", momentum.scales}}) {
       if (tensor.defined()) {
         result.emplace_back(part + name, tensor);
       }
@@ -96,9 +122,24 @@ struct Optimizer::Slot {
 
 namespace {
 
-constexpr std::array kKinds = {Kind::adamw, Kind::sgd};
+constexpr std::array kKinds = {Kind::adamw, Kind::adam, Kind::sgd};
 constexpr std::array kMasters = {Masters::fp32, Masters::split, Masters::compensated,
                                  Masters::stochastic, Masters::none};
+constexpr std::array kMomentFormats = {MomentFormat::fp32, MomentFormat::bf16,
+                                       MomentFormat::blockwise8};
+
+template <typename Enum, size_t size>
+Enum parse(const std::array<Enum, size>& values, const char* what, std::string_view name) {
+  std::vector<std::string> names;
+  for (const Enum value : values) {
+    if (to_string(value) == name) {
+      return value;
+    }
+    names.emplace_back(to_string(value));
+  }
+  throw InvalidArgument(
+      concat("optimizer: unknown ", what, " \"", name, "\"", suggestion(name, names)));
+}
 
 void check_parameters(const tensor::ParameterList& parameters) {
   std::set<std::string> names;
@@ -123,7 +164,17 @@ void check_parameters(const tensor::ParameterList& parameters) {
 }
 
 int64_t bytes_of(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
+  if (!tensor.defined()) {
+    return 0;
+  }
+  if (tensor.layout() == at::kSparse) {
+    return bytes_of(tensor._values()) + bytes_of(tensor._indices());
+  }
+  return static_cast<int64_t>(tensor.nbytes());
+}
+
+int64_t bytes_of(const ops::Moment& moment) {
+  return bytes_of(moment.values) + bytes_of(moment.scales);
 }
 
 // `a, b and 3 more`
@@ -162,22 +213,15 @@ std::string_view to_string(Kind kind) {
   switch (kind) {
     case Kind::adamw:
       return "adamw";
+    case Kind::adam:
+      return "adam";
     case Kind::sgd:
       return "sgd";
   }
   MANTISSA_ASSERT(false);
 }
 
-Kind parse_kind(std::string_view name) {
-  std::vector<std::string> names;
-  for (Kind kind : kKinds) {
-    if (to_string(kind) == name) {
-      return kind;
-    }
-    names.emplace_back(to_string(kind));
-  }
-  throw InvalidArgument(concat("optimizer: unknown kind \"", name, "\"", suggestion(name, names)));
-}
+Kind parse_kind(std::string_view name) { return parse(kKinds, "kind", name); }
 
 std::string_view to_string(Masters masters) {
   switch (masters) {
@@ -195,16 +239,22 @@ std::string_view to_string(Masters masters) {
   MANTISSA_ASSERT(false);
 }
 
-Masters parse_masters(std::string_view name) {
-  std::vector<std::string> names;
-  for (const Masters masters : kMasters) {
-    if (to_string(masters) == name) {
-      return masters;
-    }
-    names.emplace_back(to_string(masters));
+Masters parse_masters(std::string_view name) { return parse(kMasters, "masters", name); }
+
+std::string_view to_string(MomentFormat format) {
+  switch (format) {
+    case MomentFormat::fp32:
+      return "fp32";
+    case MomentFormat::bf16:
+      return "bf16";
+    case MomentFormat::blockwise8:
+      return "blockwise8";
   }
-  throw InvalidArgument(
-      concat("optimizer: unknown masters \"", name, "\"", suggestion(name, names)));
+  MANTISSA_ASSERT(false);
+}
+
+MomentFormat parse_moment_format(std::string_view name) {
+  return parse(kMomentFormats, "format of moments", name);
 }
 
 Optimizer::Optimizer(const tensor::ParameterList& parameters, const OptimizerOptions& options)
@@ -224,13 +274,15 @@ Optimizer::Optimizer(const tensor::ParameterList& parameters, const OptimizerOpt
     slot.parameter = parameters[i].value;
     slot.number = i;
     keep_weights(slot);
-    const auto zeros = [&] { return at::zeros_like(slot.parameter.detach(), at::kFloat); };
-    if (options.kind == Kind::adamw) {
-      slot.exp_avg = zeros();
-      slot.exp_avg_sq = zeros();
+    const auto zeros = [&](ops::CodeMap map) {
+      return ops::zero_moment(slot.parameter, options.moments, map);
+    };
+    if (options.kind != Kind::sgd) {
+      slot.exp_avg = zeros(ops::CodeMap::with_sign);
+      slot.exp_avg_sq = zeros(ops::CodeMap::nonnegative);
       slot.step = at::zeros({}, at::kLong);
     } else if (options.momentum != 0) {
-      slot.momentum = zeros();
+      slot.momentum = zeros(ops::CodeMap::with_sign);
     }
     slots_.push_back(std::move(slot));
   }
@@ -361,17 +413,23 @@ StepOutcome Optimizer::update(const std::vector<const Slot*>& slots, const StepO
     }
   }
   bool applied = false;
-  if (options_.kind == Kind::adamw) {
+  if (options_.kind != Kind::sgd) {
+    const WeightDecay decay =
+        options_.kind == Kind::adam ? WeightDecay::l2 : WeightDecay::decoupled;
     std::vector<ops::AdamwParameter> parameters;
     for (const Slot* slot : slots) {
-      parameters.push_back({slot->update(options_, options.lr, steps_), slot->exp_avg,
-                            slot->exp_avg_sq, slot->step});
+      parameters.push_back(
+          {slot->update(options_, options.lr, steps_),
+           slot->moment(slot->exp_avg, Slot::Use::first_moment, options_, steps_),
+           slot->moment(slot->exp_avg_sq, Slot::Use::second_moment, options_, steps_), slot->step});
     }
-    applied = ops::adamw_(parameters, {options_.beta1, options_.beta2, options_.eps}, use);
+    applied = ops::adamw_(parameters, {options_.beta1, options_.beta2, options_.eps, decay}, use);
   } else {
     std::vector<ops::SgdParameter> parameters;
     for (const Slot* slot : slots) {
-      parameters.push_back({slot->update(options_, options.lr, steps_), slot->momentum});
+      parameters.push_back(
+          {slot->update(options_, options.lr, steps_),
+           slot->moment(slot->momentum, Slot::Use::first_moment, options_, steps_)});
     }
     applied =
         ops::sgd_(parameters, {options_.momentum, options_.momentum_kind, options_.decay}, use);
@@ -391,6 +449,7 @@ tensor::StateDict Optimizer::state_dict() const {
   tensor::StateDict state;
   state.set("kind", std::string(to_string(options_.kind)));
   state.set("masters", std::string(to_string(options_.masters)));
+  state.set("moments", std::string(to_string(options_.moments)));
   state.set("steps", steps_);
   for (const Slot& slot : slots_) {
     MANTISSA_CHECK(!slot.accumulator.defined(), InvalidArgument,
@@ -411,6 +470,10 @@ void Optimizer::load_state_dict(const tensor::StateDict& state) {
   MANTISSA_CHECK(state.text("masters") == to_string(options_.masters), Corruption,
                  "optimizer: the state has masters \"", state.text("masters"),
                  "\", this optimizer \"", to_string(options_.masters),
+                 "\"; resume with the setting that was saved");
+  MANTISSA_CHECK(state.text("moments") == to_string(options_.moments), Corruption,
+                 "optimizer: the state has moments \"", state.text("moments"),
+                 "\", this optimizer \"", to_string(options_.moments),
                  "\"; resume with the setting that was saved");
   const int64_t steps = state.integer("steps");
   MANTISSA_CHECK(steps >= 0, Corruption, "optimizer: steps in the state is ", steps,
@@ -446,12 +509,20 @@ at::Tensor Optimizer::master(const std::string& name) const {
   std::vector<std::string> names;
   for (const Slot& slot : slots_) {
     if (slot.name == name) {
-      return slot.master.defined() ? slot.master
-                                   : ops::weights_of(slot.update(options_, 0, steps_));
+      return slot.master.defined() ? slot.master : ops::weights_of(slot.weight());
     }
     names.push_back(slot.name);
   }
   throw InvalidArgument(concat("optimizer: no parameter \"", name, "\"", suggestion(name, names)));
+}
+
+std::vector<MasterWeight> Optimizer::master_weights() const {
+  std::vector<MasterWeight> result;
+  result.reserve(slots_.size());
+  for (const Slot& slot : slots_) {
+    result.push_back({slot.name, slot.parameter, slot.weight()});
+  }
+  return result;
 }
 
 std::vector<LostUpdates> Optimizer::lost_updates(double share) const {

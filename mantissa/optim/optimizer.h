@@ -17,10 +17,13 @@
 namespace mantissa::optim {
 
 using mantissa::StepOutcome;
+using ops::MomentFormat;
 using ops::Momentum;
 using ops::WeightDecay;
 
-enum class Kind : uint8_t { adamw, sgd };
+/// adamw takes lr * weight_decay * w off the weight, apart from the gradient; adam adds
+/// weight_decay * w to the gradient (an L2 penalty), which its moments then scale.
+enum class Kind : uint8_t { adamw, adam, sgd };
 
 MANTISSA_API std::string_view to_string(Kind kind);
 
@@ -28,7 +31,8 @@ MANTISSA_API std::string_view to_string(Kind kind);
 MANTISSA_API Kind parse_kind(std::string_view name);
 
 /// How the FP32 value of a 16-bit parameter is kept from step to step; see ops::WeightUpdate.
-/// Bytes a parameter with FP32 moments and 16-bit gradients, in all: 16, 14, 14, 12, 12.
+/// Bytes a parameter with 16-bit gradients, in all: 16, 14, 14, 12, 12 with FP32 moments, 12, 10,
+/// 10, 8, 8 with BF16 ones, 10, 8, 8, 6, 6 with blockwise8 (docs/guides/optimizers.md).
 enum class Masters : uint8_t {
   fp32,   // whole, beside the parameter
   split,  // the 16 bits that a BF16 parameter lacks: what `fp32` does, bit for bit but for the
@@ -43,6 +47,11 @@ MANTISSA_API std::string_view to_string(Masters masters);
 /// Throws InvalidArgument with the nearest valid name.
 MANTISSA_API Masters parse_masters(std::string_view name);
 
+MANTISSA_API std::string_view to_string(MomentFormat format);
+
+/// Throws InvalidArgument with the nearest valid name.
+MANTISSA_API MomentFormat parse_moment_format(std::string_view name);
+
 /// Settings of the parameters whose names match any of the globs of `names`.
 struct GroupOptions {
   std::vector<std::string> names;
@@ -55,15 +64,16 @@ inline const std::vector<std::string> kNormsAndBiases = {"*norm*", "*bias"};
 
 struct OptimizerOptions {
   Kind kind = Kind::adamw;
-  double beta1 = 0.9;    // adamw
-  double beta2 = 0.999;  // adamw
-  double eps = 1e-8;     // adamw; outside of the root
+  double beta1 = 0.9;    // adamw, adam
+  double beta2 = 0.999;  // adamw, adam
+  double eps = 1e-8;     // adamw, adam; outside of the root
   double weight_decay = 0.1;
   double momentum = 0.9;                       // sgd; 0: none
-  WeightDecay decay = WeightDecay::decoupled;  // l2: sgd only
+  WeightDecay decay = WeightDecay::decoupled;  // of sgd; adamw and adam name theirs
   Momentum momentum_kind = Momentum::classic;  // nesterov: sgd only
   Masters masters = Masters::fp32;             // of 16-bit parameters; an FP32 one is its own
-  uint64_t seed = 0;                           // of stochastic rounding
+  MomentFormat moments = MomentFormat::fp32;   // see ops::Moment
+  uint64_t seed = 0;                           // of stochastic rounding, of weights and moments
   std::vector<std::string> no_decay = kNormsAndBiases;
   std::vector<GroupOptions> groups;
 };
@@ -90,6 +100,13 @@ struct OptimizerBytes {
   int64_t accumulators = 0;  // FP32 sums over microbatches at this moment
 };
 
+/// Where the FP32 value of a parameter is: a weight without a gradient.
+struct MasterWeight {
+  std::string name;
+  at::Tensor parameter;
+  ops::WeightUpdate weight;
+};
+
 /// Updates of a step that rounding has undone: see OptimizerOptions::masters.
 struct LostUpdates {
   std::string parameter;
@@ -111,6 +128,11 @@ struct LostUpdates {
 ///
 /// With several microbatches call `accumulate_` after each backward: 16-bit gradients are then
 /// summed in FP32. Of one thread, and on the CPU.
+///
+/// Gradients are never written, so two optimizers over one FP32 parameter read the same ones; of a
+/// 16-bit parameter each keeps a master of its own, and the last step decides. Sparse gradients are
+/// made dense, duplicates added in their own dtype: every element is updated, as moments and decay
+/// demand.
 class MANTISSA_API Optimizer {
  public:
   /// Names, dtypes and options are checked. InvalidArgument for a parameter in two groups, for a
@@ -158,6 +180,9 @@ class MANTISSA_API Optimizer {
   /// FP32: the master or the parameter itself, or a copy of what is kept elsewise. InvalidArgument
   /// for an unknown name.
   at::Tensor master(const std::string& name) const;
+
+  /// In the order of the parameters; valid until the next call that changes the optimizer.
+  std::vector<MasterWeight> master_weights() const;
 
   /// With Masters::none, of the last step that was applied: the parameters of which it has lost
   /// more than `share` of the elements. Empty otherwise.

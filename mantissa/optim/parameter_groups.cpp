@@ -34,20 +34,25 @@ void require_range(const char* name, double value, double low, double high) {
 
 void validate(const OptimizerOptions& options) {
   require_range("weight_decay", options.weight_decay, 0, HUGE_VAL);
-  if (options.kind == Kind::adamw) {
+  if (options.kind != Kind::sgd) {
     require_range("beta1", options.beta1, 0, 1);
     require_range("beta2", options.beta2, 0, 1);
     // Below FP32's smallest normal number a division by it may overflow.
     require_range("eps", options.eps, 0x1p-126, HUGE_VAL);
     MANTISSA_CHECK(options.decay == WeightDecay::decoupled, InvalidArgument,
-                   "optimizer: decay is l2, and adamw decouples it; use decoupled or sgd");
+                   "optimizer: decay is l2, which counts for sgd; use kind adam for an L2 penalty, "
+                   "adamw for decoupled decay");
     MANTISSA_CHECK(options.momentum_kind == Momentum::classic, InvalidArgument,
-                   "optimizer: momentum_kind is nesterov, which adamw ignores; use sgd");
+                   "optimizer: momentum_kind is nesterov, which ", to_string(options.kind),
+                   " ignores; use sgd");
   } else {
     require_range("momentum", options.momentum, 0, 1);
     MANTISSA_CHECK(options.momentum != 0 || options.momentum_kind == Momentum::classic,
                    InvalidArgument,
                    "optimizer: momentum_kind is nesterov and momentum is 0; give a momentum");
+    MANTISSA_CHECK(options.momentum != 0 || options.moments == MomentFormat::fp32, InvalidArgument,
+                   "optimizer: moments is ", to_string(options.moments),
+                   " and momentum is 0, so that there are none; give a momentum");
   }
   for (const GroupOptions& group : options.groups) {
     require_range("lr_scale", group.lr_scale, 0, HUGE_VAL);

@@ -86,7 +86,13 @@ TEST(ParameterGroups, ValuesOutOfRangeAndIgnoredSettingsAreErrors) {
   EXPECT_EQ(message({.kind = Kind::sgd, .momentum = 1}),
             "optimizer: momentum is 1; valid: 0 to below 1");
   EXPECT_EQ(message({.decay = WeightDecay::l2}),
-            "optimizer: decay is l2, and adamw decouples it; use decoupled or sgd");
+            "optimizer: decay is l2, which counts for sgd; use kind adam for an L2 penalty, adamw "
+            "for decoupled decay");
+  EXPECT_EQ(message({.kind = Kind::adam, .beta1 = 1}),
+            "optimizer: beta1 is 1; valid: 0 to below 1");
+  EXPECT_EQ(message({.kind = Kind::sgd, .momentum = 0, .moments = MomentFormat::blockwise8}),
+            "optimizer: moments is blockwise8 and momentum is 0, so that there are none; give a "
+            "momentum");
   EXPECT_EQ(message({.momentum_kind = Momentum::nesterov}),
             "optimizer: momentum_kind is nesterov, which adamw ignores; use sgd");
   EXPECT_EQ(message({.kind = Kind::sgd, .momentum = 0, .momentum_kind = Momentum::nesterov}),

@@ -57,6 +57,7 @@ void each_field(Self& self, Visit visit) {
     visit("step_time_s", self.step_time_s);
     visit("tokens_per_s", self.tokens_per_s);
     visit("peak_bytes", self.peak_bytes);
+    visit("bytes_per_param", self.bytes_per_param);
     visit("scale", self.scale);
     visit("skipped_steps", self.skipped_steps);
     visit("params", self.params);
@@ -147,6 +148,13 @@ class LineReader {
     const LineReader inner(at(key), where_);
     for (const auto& [name, value] : at(key).items()) {
       inner.get(name.c_str(), field[name]);
+    }
+  }
+
+  // Earlier records have none.
+  void get(const char* key, std::map<std::string, double>& field) const {
+    if (json_.contains(key)) {
+      get<double>(key, field);
     }
   }
 

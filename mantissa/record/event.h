@@ -65,7 +65,8 @@ struct Summary {
   double markov_bits_per_base = 0;
   double step_time_s = 0;  // median
   double tokens_per_s = 0;
-  std::map<std::string, int64_t> peak_bytes;  // by category
+  std::map<std::string, int64_t> peak_bytes;      // by category
+  std::map<std::string, double> bytes_per_param;  // weights, gradients, masters, moments, ema
   double scale = 1;
   int64_t skipped_steps = 0;
   int64_t params = 0;

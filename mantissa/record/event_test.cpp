@@ -25,6 +25,7 @@ Summary example_summary() {
           .step_time_s = 0.95,
           .tokens_per_s = 8600.5,
           .peak_bytes = {{"weights", 3200000}, {"other", 17}},
+          .bytes_per_param = {{"weights", 2.0}, {"moments", 2.03125}},
           .scale = 1024,
           .skipped_steps = 3,
           .params = 800000,
@@ -168,8 +169,18 @@ TEST(Summary, IsOneObjectWithAnObjectByCategory) {
       to_json(example_summary()),
       R"({"steps":418,"bits_per_base":1.925,"loss":1.334,"markov_bits_per_base":1.931,)"
       R"("step_time_s":0.95,"tokens_per_s":8600.5,"peak_bytes":{"other":17,"weights":3200000},)"
+      R"("bytes_per_param":{"moments":2.03125,"weights":2.0},)"
       R"("scale":1024.0,"skipped_steps":3,"params":800000,"seed":7,"precision":"fp16",)"
       R"("policy":"torch","stopped_by":"patience"})");
+}
+
+TEST(Summary, OfAnEarlierRecordHasNoBytesPerParameter) {
+  std::string line = to_json(Entry{0, RunEnd{example_summary()}});
+  const std::string added = R"("bytes_per_param":{"moments":2.03125,"weights":2.0},)";
+  line.erase(line.find(added), added.size());
+  Summary expected = example_summary();
+  expected.bytes_per_param.clear();
+  EXPECT_EQ(std::get<RunEnd>(from_json(line).event).summary, expected);
 }
 
 TEST(Event, StepOfThoseThatHaveOne) {

@@ -32,6 +32,17 @@ int64_t total_peak(const Summary& run) {
   return total;
 }
 
+// Weights, gradients and state of the optimizer together.
+std::string bytes_per_param(const Summary& run) {
+  double total = 0;
+  for (const auto& [part, bytes] : run.bytes_per_param) {
+    total += bytes;
+  }
+  std::array<char, 32> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), "%.2f", total);
+  return run.bytes_per_param.empty() ? "-" : buffer.data();
+}
+
 void check_comparable(const std::vector<Summary>& runs) {
   for (const Summary& run : runs) {
     const Summary& first = runs.front();
@@ -69,6 +80,7 @@ std::string comparison_table(const std::vector<Summary>& runs) {
       return found == run.peak_bytes.end() ? std::string("-") : bytes_text(found->second);
     });
   }
+  add("bytes a parameter", [](const Summary& run) { return bytes_per_param(run); });
   add("validation, bits/base", [](const Summary& run) { return bits(run.bits_per_base); });
   add("best Markov model", [](const Summary& run) { return bits(run.markov_bits_per_base); });
   add("loss scale at the end", [](const Summary& run) { return scale_text(run.scale); });

@@ -19,6 +19,7 @@ record::Summary example(const std::string& precision) {
   run.step_time_s = 0.0125;
   run.tokens_per_s = 81920;
   run.peak_bytes = {{"weights", 4000}, {"activations", 60000}};
+  run.bytes_per_param = {{"weights", 4}, {"gradients", 4}, {"moments", 2.03125}};
   run.bits_per_base = 1.97654;
   run.markov_bits_per_base = 1.978;
   run.scale = 65536;
@@ -39,6 +40,7 @@ TEST(Comparison, HasAColumnARunAndARowAFigure) {
             "  optimizer                  -        -\n"
             "  activations          60.0 kB  60.0 kB\n"
             "  other                      -        -\n"
+            "bytes a parameter        10.03    10.03\n"
             "validation, bits/base   1.9765   1.9765\n"
             "best Markov model       1.9780   1.9780\n"
             "loss scale at the end     2^16     2^16\n"
@@ -48,7 +50,9 @@ TEST(Comparison, HasAColumnARunAndARowAFigure) {
 TEST(Comparison, ShowsADashWhereNothingIsHeldOut) {
   record::Summary run = example("fp32");
   run.bits_per_base = std::nan("");
+  run.bytes_per_param.clear();
   EXPECT_THAT(comparison_table({run}), ::testing::HasSubstr("validation, bits/base        -"));
+  EXPECT_THAT(comparison_table({run}), ::testing::HasSubstr("bytes a parameter            -"));
 }
 
 TEST(Comparison, SaysThatPatienceEndedARun) {

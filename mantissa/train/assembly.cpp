@@ -47,8 +47,9 @@ optim::Optimizer make_optimizer(const RunConfig& config, const models::Transform
   options.kind = optim::parse_kind(config.optim.kind);
   options.weight_decay = config.optim.weight_decay;
   options.masters = optim::parse_masters(config.optim.masters);
+  options.moments = optim::parse_moment_format(config.optim.moments);
   options.seed = static_cast<uint64_t>(config.train.seed);
-  if (options.kind == optim::Kind::adamw) {
+  if (options.kind != optim::Kind::sgd) {
     options.beta1 = config.optim.beta1;
     options.beta2 = config.optim.beta2;
     options.eps = config.optim.eps;
@@ -56,6 +57,14 @@ optim::Optimizer make_optimizer(const RunConfig& config, const models::Transform
     options.momentum = config.optim.momentum;
   }
   return optim::Optimizer(model.parameters(), options);
+}
+
+std::optional<optim::Ema> make_ema(const RunConfig& config, const optim::Optimizer& optimizer) {
+  if (config.optim.ema == 0) {
+    return std::nullopt;
+  }
+  const CategoryScope state(Category::optimizer);
+  return optim::Ema(optimizer, {.decay = config.optim.ema, .warmup = config.optim.ema_warmup});
 }
 
 amp::LossScaler make_scaler(const RunConfig& config) {
@@ -173,10 +182,13 @@ Learner::Learner(const RunConfig& config)
       model_(make_model(config)),
       formats_(make_formats(policy_, model_)),
       optimizer_(make_optimizer(config, model_)),
+      ema_(make_ema(config, optimizer_)),
       scaler_(make_scaler(config)) {}
 
 StepParts Learner::parts() {
-  return {model_, optimizer_, scaler_, policy_, formats_, compute_, clip_, explain_skips_};
+  return {model_,  optimizer_,     scaler_,
+          policy_, formats_,       compute_,
+          clip_,   explain_skips_, ema_ ? &*ema_ : nullptr};
 }
 
 double Learner::lr() const { return optim::lr_at(schedule_, optimizer_.steps()); }
@@ -196,6 +208,9 @@ tensor::StateDict Learner::state_dict() const {
   }
   state.set("vocabulary", data::vocabulary_id());
   state.merge("optimizer", optimizer_.state_dict());
+  if (ema_) {
+    state.merge("ema", ema_->state_dict());
+  }
   state.merge("scaler", scaler_.state_dict());
   return state;
 }
@@ -213,6 +228,9 @@ void Learner::load_state_dict(const tensor::StateDict& state) {
                  "checkpoint: it has ", model.tensors().size(), " parameters, the model has ",
                  model_.parameters().size(), "; resume with the run file that was saved");
   optimizer_.load_state_dict(state.under("optimizer"));
+  if (ema_) {
+    ema_->load_state_dict(state.under("ema"));
+  }
   scaler_.load_state_dict(state.under("scaler"));
 }
 

@@ -12,6 +12,7 @@
 #include "mantissa/genome/genome.h"
 #include "mantissa/genome/split.h"
 #include "mantissa/models/transformer.h"
+#include "mantissa/optim/ema.h"
 #include "mantissa/optim/optimizer.h"
 #include "mantissa/optim/schedule.h"
 #include "mantissa/train/run_config.h"
@@ -52,6 +53,7 @@ class MANTISSA_API Learner {
 
   const models::Transformer& model() const { return model_; }
   const optim::Optimizer& optimizer() const { return optimizer_; }
+  const std::optional<optim::Ema>& ema() const { return ema_; }
   const amp::LossScaler& scaler() const { return scaler_; }
   int64_t num_parameters() const;
 
@@ -67,6 +69,7 @@ class MANTISSA_API Learner {
   models::Transformer model_;
   amp::ParameterFormats formats_;
   optim::Optimizer optimizer_;
+  std::optional<optim::Ema> ema_;  // when optim.ema is not 0
   amp::LossScaler scaler_;
 };
 

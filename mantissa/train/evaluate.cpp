@@ -2,15 +2,21 @@
 
 #include <cmath>
 #include <numbers>
+#include <optional>
 
 #include "mantissa/base/error.h"
 #include "mantissa/data/evaluation.h"
+#include "mantissa/optim/ema.h"
 
 namespace mantissa::train {
 
 EvaluationResult evaluate(const StepParts& parts, std::shared_ptr<const data::Dataset> dataset,
                           const EvaluationOptions& options) {
   const at::NoGradGuard no_grad;
+  std::optional<optim::EmaGuard> averaged;
+  if (parts.ema != nullptr) {
+    averaged.emplace(*parts.ema);
+  }
   const data::EvaluationBatches batches(std::move(dataset), options.batch);
   const uint64_t wanted =
       options.windows == 0

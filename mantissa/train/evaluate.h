@@ -21,7 +21,8 @@ struct EvaluationOptions {
 };
 
 /// The model's loss on `dataset`, each window once, in a fixed order, without gradients, summed in
-/// double. The precision is that of `parts`.
+/// double. The precision is that of `parts`; with an average of the weights (parts.ema) it is the
+/// average that is evaluated.
 MANTISSA_API EvaluationResult evaluate(const StepParts& parts,
                                        std::shared_ptr<const data::Dataset> dataset,
                                        const EvaluationOptions& options);

@@ -35,6 +35,24 @@ TEST_F(EvaluateTest, LeavesNoGradientsBehind) {
   }
 }
 
+TEST_F(EvaluateTest, LooksAtTheAverageOfTheWeightsWhenThereIsOneAndLeavesTheWeights) {
+  const RunConfig run = config({{"optim.ema", "0.9"}});
+  const RunData data = open_data(run);
+  Learner learner(run);
+  const auto loader = make_loader(run, data);
+  for (int step = 0; step < 3; ++step) {
+    training_step(learner.parts(), {loader->next()}, 1e-2);
+  }
+  StepParts plain = learner.parts();
+  plain.ema = nullptr;
+  const double trained = evaluate(plain, data.validation, {}).loss;
+  const double average = evaluate(learner.parts(), data.validation, {}).loss;
+  EXPECT_NE(average, trained);
+  EXPECT_EQ(evaluate(plain, data.validation, {}).loss, trained);
+  const optim::EmaGuard averaged(*learner.ema());
+  EXPECT_EQ(evaluate(plain, data.validation, {}).loss, average);
+}
+
 TEST_F(EvaluateTest, LooksAtASpreadOfWindowsWhenAsked) {
   const RunConfig run = config();
   const RunData data = open_data(run);

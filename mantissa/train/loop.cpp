@@ -3,8 +3,10 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numbers>
 #include <optional>
+#include <string>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
@@ -77,6 +79,7 @@ class Loop {
   bool validation_is_due() const;
   bool save_is_due() const;
   bool is_stopped() const { return options_.stop != nullptr && options_.stop->load() != 0; }
+  std::map<std::string, double> bytes_per_param() const;
   LoopOutcome conclude(Ending ending);
   void emit(const record::Event& event);
   void warn_of_lost_updates(const StepReport& report);
@@ -91,6 +94,7 @@ class Loop {
   std::unique_ptr<data::Loader> loader_;
   Progress progress_;
   int64_t saved_step_ = 0;  // of the newest checkpoint
+  std::optional<optim::OptimizerBytes> step_bytes_;
   bool has_warned_of_lost_updates_ = false;
   double markov_bits_ = std::numeric_limits<double>::quiet_NaN();
   std::optional<record::Writer> record_;
@@ -206,6 +210,7 @@ void Loop::step() {
   }
   const double lr = learner_.lr();
   const StepReport report = training_step(learner_.parts(), microbatches, lr);
+  step_bytes_ = report.bytes;
   ++progress_.step;
   const bool skipped = report.outcome == optim::StepOutcome::skipped;
   progress_.count_outcome(skipped);
@@ -296,6 +301,25 @@ void Loop::save() {
   }
 }
 
+// Of the last step of this process; empty when it has done none.
+std::map<std::string, double> Loop::bytes_per_param() const {
+  if (!step_bytes_) {
+    return {};
+  }
+  const auto each = [&](int64_t bytes) {
+    return static_cast<double>(bytes) / static_cast<double>(learner_.num_parameters());
+  };
+  std::map<std::string, double> result = {
+      {"weights", each(step_bytes_->weights)},
+      {"gradients", each(step_bytes_->gradients + step_bytes_->accumulators)},
+      {"masters", each(step_bytes_->masters)},
+      {"moments", each(step_bytes_->moments)}};
+  if (learner_.ema()) {
+    result["ema"] = each(learner_.ema()->bytes());
+  }
+  return result;
+}
+
 LoopOutcome Loop::conclude(Ending ending) {
   LoopOutcome outcome;
   outcome.ending = ending;
@@ -310,6 +334,7 @@ LoopOutcome Loop::conclude(Ending ending) {
   if (tensor::memory::is_counting()) {
     summary.peak_bytes = tensor::memory::peak_bytes().by_name();
   }
+  summary.bytes_per_param = bytes_per_param();
   summary.scale = learner_.scaler().value().item<double>();
   summary.skipped_steps = progress_.skipped;
   summary.params = learner_.num_parameters();

@@ -1,5 +1,7 @@
 #include "mantissa/train/loop.h"
 
+#include <map>
+
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 
@@ -225,6 +227,45 @@ TEST_F(LoopTest, EveryKindOfMastersResumesBitForBit) {
     resume_run(folder);
     expect_equal(final_state(folder), final_state(whole));
   }
+}
+
+TEST_F(LoopTest, EveryKindOfMomentsAndTheAverageResumeBitForBit) {
+  const std::vector<std::vector<Setting>> cases = {
+      {{"optim.moments", "bf16"},
+       {"optim.kind", "adam"},
+       {"optim.ema", "0.8"},
+       {"optim.ema_warmup", "true"}},
+      {{"optim.moments", "blockwise8"}, {"optim.masters", "split"}},
+      {{"optim.moments", "blockwise8"}, {"optim.kind", "sgd"}, {"optim.masters", "stochastic"}}};
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    std::vector<Setting> settings = {{"precision.compute", "bf16"}, {"precision.param", "bf16"}};
+    settings.insert(settings.end(), cases[i].begin(), cases[i].end());
+    const RunConfig run = config(settings);
+    const std::filesystem::path whole = root_ / (std::to_string(i) + "-whole");
+    const std::filesystem::path folder = root_ / std::to_string(i);
+    const LoopOutcome expected = start_run(run, whole);
+    std::atomic<int> stop{0};
+    start_run(run, folder, stop_after(5, stop));
+    EXPECT_EQ(resume_run(folder).summary.bits_per_base, expected.summary.bits_per_base);
+    expect_equal(final_state(folder), final_state(whole));
+    EXPECT_EQ(final_state(folder).contains("learner.ema.updates"), i == 0);
+  }
+}
+
+TEST_F(LoopTest, TheSummaryHasTheBytesOfAParameterInAStep) {
+  using Bytes = std::map<std::string, double>;
+  EXPECT_EQ(start_run(config(), root_ / "a").summary.bytes_per_param,
+            (Bytes{{"weights", 4}, {"gradients", 4}, {"masters", 0}, {"moments", 8}}));
+  const RunConfig narrow = config({{"precision.compute", "bf16"},
+                                   {"precision.param", "bf16"},
+                                   {"optim.masters", "split"},
+                                   {"optim.moments", "bf16"},
+                                   {"optim.ema", "0.9"},
+                                   {"train.microbatch", "2"}});
+  // Microbatches add up in FP32.
+  EXPECT_EQ(start_run(narrow, root_ / "b").summary.bytes_per_param,
+            (Bytes{{"weights", 2}, {"gradients", 4}, {"masters", 2}, {"moments", 4}, {"ema", 4}}));
 }
 
 TEST_F(LoopTest, TooManySkipsInARowEndTheRunByName) {

@@ -58,6 +58,9 @@ struct OptimConfig {
   double weight_decay = 0.1;
   double clip = 1.0;
   std::string masters = "fp32";
+  std::string moments = "fp32";
+  double ema = 0.0;
+  bool ema_warmup = false;
 };
 
 struct PrecisionConfig {

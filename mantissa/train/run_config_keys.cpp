@@ -6,8 +6,10 @@ namespace {
 bool has_16bit_parameters(const RunConfig& c) {
   return c.precision.param == "bf16" || c.precision.param == "fp16";
 }
-bool is_adamw(const RunConfig& c) { return c.optim.kind == "adamw"; }
+bool is_adam(const RunConfig& c) { return c.optim.kind != "sgd"; }
 bool is_sgd(const RunConfig& c) { return c.optim.kind == "sgd"; }
+bool has_moments(const RunConfig& c) { return !is_sgd(c) || c.optim.momentum != 0; }
+bool has_ema(const RunConfig& c) { return c.optim.ema != 0; }
 bool is_cosine(const RunConfig& c) { return c.optim.schedule == "cosine"; }
 bool has_warmup(const RunConfig& c) { return c.optim.schedule != "constant"; }
 bool is_scaled(const RunConfig& c) { return c.scale_kind() != "none"; }
@@ -17,7 +19,7 @@ bool has_events(const RunConfig& c) {
 }
 bool has_validation(const RunConfig& c) { return !c.data.validation.empty(); }
 
-constexpr const char* kWithAdamw = "optim.kind is \"adamw\"";
+constexpr const char* kWithAdam = "optim.kind is \"adamw\" or \"adam\"";
 constexpr const char* kWithSgd = "optim.kind is \"sgd\"";
 constexpr const char* kWithDynamic = "scale.kind is \"dynamic\" (\"auto\" is with fp16)";
 constexpr const char* kWithScale = "scale.kind is not \"none\" (\"auto\" is with fp32, tf32, bf16)";
@@ -124,7 +126,11 @@ std::vector<Key> make_keys() {
        0,
        4096},
 
-      {"optim.kind", "optimizer", FIELD(optim, kind), {"adamw", "sgd"}},
+      {"optim.kind",
+       "optimizer; adamw takes the weight decay off the weights, adam adds it to the gradient (L2) "
+       "and so scales it by the moments",
+       FIELD(optim, kind),
+       {"adamw", "adam", "sgd"}},
       {"optim.lr", "peak learning rate", FIELD(optim, lr), {}, kAboveZero, 1e6},
       {"optim.schedule",
        "of the learning rate, after linear warm-up",
@@ -152,27 +158,27 @@ std::vector<Key> make_keys() {
        {},
        0,
        kBelowOne,
-       is_adamw,
-       kWithAdamw},
+       is_adam,
+       kWithAdam},
       {"optim.beta2",
        "decay of the second moment",
        FIELD(optim, beta2),
        {},
        0,
        kBelowOne,
-       is_adamw,
-       kWithAdamw},
+       is_adam,
+       kWithAdam},
       {"optim.eps",
        "added to the root of the second moment",
        FIELD(optim, eps),
        {},
        kAboveZero,
        1,
-       is_adamw,
-       kWithAdamw},
+       is_adam,
+       kWithAdam},
       {"optim.momentum", "of SGD", FIELD(optim, momentum), {}, 0, kBelowOne, is_sgd, kWithSgd},
       {"optim.weight_decay",
-       "decoupled; not on norms and biases",
+       "not on norms and biases; decoupled, in adam an L2 penalty",
        FIELD(optim, weight_decay),
        {},
        0,
@@ -192,6 +198,30 @@ std::vector<Key> make_keys() {
        kUnbounded,
        has_16bit_parameters,
        "precision.param is bf16 or fp16, also by the policy"},
+      {"optim.moments",
+       "how moments and momentum are stored: in 4 bytes; in 2, rounded by chance; or in blocks of "
+       "256 codes of 1 byte with a scale, for which optim.beta2 should be at most 0.99",
+       FIELD(optim, moments),
+       {"fp32", "bf16", "blockwise8"},
+       -kUnbounded,
+       kUnbounded,
+       has_moments,
+       "optim.kind is not \"sgd\" or optim.momentum is not 0"},
+      {"optim.ema",
+       "decay of an FP32 moving average of the weights, which validation and mantissa eval then "
+       "look at in place of the weights; 0: none",
+       FIELD(optim, ema),
+       {},
+       0,
+       kBelowOne},
+      {"optim.ema_warmup",
+       "update n decays by min(optim.ema, (1 + n) / (10 + n))",
+       FIELD(optim, ema_warmup),
+       {},
+       -kUnbounded,
+       kUnbounded,
+       has_ema,
+       "optim.ema is not 0"},
 
       {"precision.compute",
        "format of products and convolutions",

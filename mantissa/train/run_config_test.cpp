@@ -224,6 +224,28 @@ TEST_F(RunConfigTest, MastersCountWith16BitParametersOnly) {
       "split");
 }
 
+TEST_F(RunConfigTest, MomentsAndTheirAverageCountWhereThereAreSome) {
+  EXPECT_EQ(load(kMinimal, {{"optim.kind", "adam"}, {"optim.beta1", "0.8"}}).optim.kind, "adam");
+  EXPECT_EQ(load(kMinimal, {{"optim.kind", "sgd"}, {"optim.moments", "bf16"}}).optim.moments,
+            "bf16");
+  EXPECT_THAT(
+      [&] {
+        load(kMinimal, {{"optim.kind", "sgd"}, {"optim.momentum", "0"}, {"optim.moments", "bf16"}});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("optim.moments has no effect here")));
+  EXPECT_THAT(
+      [&] {
+        load(kMinimal, {{"optim.moments", "blockwise"}});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("did you mean \"blockwise8\"?")));
+  EXPECT_THAT(
+      [&] {
+        load(kMinimal, {{"optim.ema_warmup", "true"}});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("optim.ema_warmup has no effect here")));
+  EXPECT_EQ(load(kMinimal, {{"optim.ema", "0.99"}}).optim.ema, 0.99);
+}
+
 TEST_F(RunConfigTest, SettingsAreSplitAtTheFirstEquals) {
   EXPECT_EQ(parse_setting("a.b=c=d").key, "a.b");
   EXPECT_EQ(parse_setting("a.b=c=d").value, "c=d");

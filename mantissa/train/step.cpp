@@ -84,6 +84,7 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     }
   }
 
+  report.bytes = parts.optimizer.bytes();
   const optim::GradientReport gradients = parts.optimizer.read_gradients(parts.scaler.value());
   at::Tensor clip_factor;
   if (parts.clip > 0) {
@@ -91,6 +92,9 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
   }
   report.outcome =
       parts.optimizer.step({lr, parts.scaler.value(), clip_factor, gradients.found_inf});
+  if (parts.ema != nullptr) {
+    parts.ema->update(parts.optimizer, report.outcome);
+  }
   if (report.outcome == optim::StepOutcome::skipped) {
     if (parts.explain_skips) {
       report.skip = explain_skip(parts, microbatches, point, report.scale, loss_of);

@@ -13,6 +13,7 @@
 #include "mantissa/data/batch.h"
 #include "mantissa/models/transformer.h"
 #include "mantissa/numerics/format.h"
+#include "mantissa/optim/ema.h"
 #include "mantissa/optim/optimizer.h"
 
 namespace mantissa::train {
@@ -27,6 +28,7 @@ struct StepParts {
   numerics::Format compute = numerics::Format::fp32;
   double clip = 0;            // largest gradient norm after unscaling; 0: no clipping
   bool explain_skips = true;  // run a skipped step again to learn why
+  optim::Ema* ema = nullptr;
 };
 
 struct SkipExplanation {
@@ -40,6 +42,7 @@ struct StepReport {
   double scale = 1;      // that this step's loss was multiplied by
   optim::StepOutcome outcome = optim::StepOutcome::applied;
   std::vector<optim::LostUpdates> lost;  // of an applied one: see Optimizer::lost_updates()
+  optim::OptimizerBytes bytes;           // when the gradients were complete
   std::optional<SkipExplanation> skip;   // of a skipped one, with explain_skips
 };
 

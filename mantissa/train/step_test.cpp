@@ -53,7 +53,10 @@ TEST_F(StepTest, ChangesWeightsAndReportsFiniteNumbers) {
 }
 
 TEST_F(StepTest, ASkippedStepChangesNothingButTheScale) {
-  const RunConfig run = config({{"precision.compute", "fp16"}, {"scale.initial", "1e30"}});
+  const RunConfig run = config({{"precision.compute", "fp16"},
+                                {"scale.initial", "1e30"},
+                                {"optim.moments", "blockwise8"},
+                                {"optim.ema", "0.9"}});
   const RunData data = open_data(run);
   Learner learner(run);
   const auto loader = make_loader(run, data);
@@ -68,6 +71,7 @@ TEST_F(StepTest, ASkippedStepChangesNothingButTheScale) {
   EXPECT_FALSE(report.skip->reason.parameter.empty());
   EXPECT_TRUE(equal(before, weights(learner)));
   EXPECT_EQ(learner.optimizer().steps(), 0);
+  EXPECT_EQ(learner.ema()->updates(), 0);
   EXPECT_EQ(learner.lr(), lr);
   const tensor::StateDict after = learner.optimizer().state_dict();
   for (const auto& [name, moment] : after.tensors()) {

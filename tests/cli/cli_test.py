@@ -89,6 +89,16 @@ class CliTest(unittest.TestCase):
         self.assertEqual(evaluated["validation"]["bits_per_base"], trained["bits_per_base"])
         self.assertIn("validation", self.mantissa("eval", "a").stdout)
 
+    def test_eval_looks_at_the_average_that_the_run_validated(self):
+        settings = ["--set", "optim.ema=0.9", "--set", "optim.moments=blockwise8"]
+        trained = json.loads(self.mantissa("train", self.run_file, "--out", "a", "--json", *settings).stdout)
+        self.assertEqual(trained["bytes_per_param"]["ema"], 4)
+        self.assertLess(trained["bytes_per_param"]["moments"], 3)
+        evaluated = json.loads(self.mantissa("eval", "a", "--json", "--checkpoint", "latest").stdout)
+        self.assertEqual(evaluated["weights"], "ema")
+        self.assertEqual(evaluated["validation"]["bits_per_base"], trained["bits_per_base"])
+        self.assertIn("averaged weights", self.mantissa("eval", "a").stdout)
+
     def test_a_run_in_use_or_already_there_is_not_overwritten(self):
         self.mantissa("train", self.run_file, "--out", "a")
         before = (self.folder / "a/record.jsonl").read_bytes()

@@ -7,6 +7,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "mantissa/numerics/rounding.h"
+#include "mantissa/ops/block_quantization.h"
 
 namespace mantissa::ops::cpu {
 
@@ -35,13 +36,24 @@ struct WeightView {
   GradientView gradient;
 };
 
+/// See ops::Moment. Null pointers for what is undefined there.
+struct MomentView {
+  void* values;
+  c10::ScalarType dtype;
+  float* scales;
+  CodeMap map;
+  uint64_t seed;
+  uint64_t stream;
+};
+
 struct AdamwView {
   WeightView weight;
-  float* exp_avg;
-  float* exp_avg_sq;
+  MomentView exp_avg;
+  MomentView exp_avg_sq;
   float step_size;                 // lr / (1 - beta1^step)
   float inverse_sqrt_correction2;  // 1 / sqrt(1 - beta2^step)
-  float decay;                     // lr * weight decay
+  float coupled_decay;             // weight decay added to the gradient
+  float decoupled_decay;           // lr * weight decay, taken off the weight
 };
 
 struct AdamwConstants {
@@ -57,7 +69,7 @@ void adamw(const std::vector<AdamwView>& parameters, const AdamwConstants& const
 
 struct SgdView {
   WeightView weight;
-  float* momentum;  // null without momentum
+  MomentView momentum;  // null without momentum
   float lr;
   float coupled_decay;    // weight decay added to the gradient
   float decoupled_decay;  // lr * weight decay, taken off the weight
@@ -70,5 +82,13 @@ struct SgdConstants {
 };
 
 void sgd(const std::vector<SgdView>& parameters, const SgdConstants& constants);
+
+struct EmaView {
+  WeightView weight;
+  float* shadow;
+  int64_t count;
+};
+
+void ema(const std::vector<EmaView>& parameters, float rate);
 
 }  // namespace mantissa::ops::cpu

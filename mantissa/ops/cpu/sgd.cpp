@@ -1,3 +1,6 @@
+#include <array>
+
+#include "mantissa/ops/cpu/moments.h"
 #include "mantissa/ops/cpu/optimizer_passes.h"
 #include "mantissa/ops/cpu/weights.h"
 
@@ -33,11 +36,14 @@ void update_block_with_momentum(float* __restrict master, const float* __restric
 void sgd(const std::vector<SgdView>& parameters, const SgdConstants& constants) {
   update_weights(parameters, [&](const SgdView& view, float* weights, const float* gradient,
                                  int64_t begin, int64_t count) {
-    if (view.momentum != nullptr) {
-      update_block_with_momentum(weights, gradient, view.momentum + begin, count, view, constants);
-    } else {
+    if (view.momentum.values == nullptr) {
       update_block(weights, gradient, count, view, constants);
+      return;
     }
+    std::array<float, kBlockElements> buffer;
+    float* momentum = load_moments(view.momentum, begin, count, buffer.data());
+    update_block_with_momentum(weights, gradient, momentum, count, view, constants);
+    store_moments(view.momentum, begin, count, momentum);
   });
 }
 

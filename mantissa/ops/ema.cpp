@@ -1,0 +1,51 @@
+#include "mantissa/ops/ema.h"
+
+#include "mantissa/base/error.h"
+#include "mantissa/ops/cpu/optimizer_passes.h"
+#include "mantissa/ops/update_checks.h"
+
+namespace mantissa::ops {
+namespace {
+
+void check(const std::vector<EmaParameter>& parameters) {
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const std::string where = concat("ema_: parameter ", i);
+    check_weight(parameters[i].weight, where);
+    const at::Tensor& shadow = parameters[i].shadow;
+    const at::Tensor& pattern = pattern_of(parameters[i].weight);
+    MANTISSA_CHECK(shadow.defined() && shadow.is_cpu() && shadow.scalar_type() == at::kFloat &&
+                       shadow.sizes() == pattern.sizes() && shadow.strides() == pattern.strides(),
+                   InvalidArgument, where,
+                   ": the shadow does not fit the weight; make it with weights_of(weight)");
+  }
+}
+
+}  // namespace
+
+void ema_(const std::vector<EmaParameter>& parameters, double decay) {
+  check(parameters);
+  std::vector<cpu::EmaView> views;
+  views.reserve(parameters.size());
+  for (const EmaParameter& parameter : parameters) {
+    cpu::EmaView view = {};
+    view.weight = weight_view(parameter.weight, nullptr);
+    view.shadow = parameter.shadow.mutable_data_ptr<float>();
+    view.count = parameter.shadow.numel();
+    views.push_back(view);
+  }
+  cpu::ema(views, static_cast<float>(1 - decay));
+}
+
+void ema_reference_(const std::vector<EmaParameter>& parameters, double decay) {
+  check(parameters);
+  const auto rate = static_cast<float>(1 - decay);
+  for (const EmaParameter& parameter : parameters) {
+    const std::vector<float> weights = weights_reference(parameter.weight);
+    auto* shadow = parameter.shadow.mutable_data_ptr<float>();
+    for (size_t i = 0; i < weights.size(); ++i) {
+      shadow[i] = shadow[i] + (rate * (weights[i] - shadow[i]));
+    }
+  }
+}
+
+}  // namespace mantissa::ops

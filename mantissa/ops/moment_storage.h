@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "mantissa/base/api.h"
+#include "mantissa/ops/cpu/optimizer_passes.h"
+#include "mantissa/ops/moment.h"
+
+namespace mantissa::ops {
+
+/// Throws InvalidArgument unless it fits a weight with the sizes and strides of `pattern`; `where`
+/// begins the message.
+void check_moment(const Moment& moment, const at::Tensor& pattern, const std::string& where);
+
+/// Pointers into a checked moment; of an undefined one, null.
+cpu::MomentView moment_view(const Moment& moment, CodeMap map);
+
+/// Element by element, in the order of memory: what the passes over moments are tested against.
+MANTISSA_API std::vector<float> moments_reference(const Moment& moment, CodeMap map);
+void store_moments_reference(const Moment& moment, CodeMap map, const std::vector<float>& values);
+
+}  // namespace mantissa::ops
