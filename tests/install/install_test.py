@@ -54,7 +54,7 @@ class InstallTest(unittest.TestCase):
 
         # Guessing one of ten digits is right in 10 % of the cases.
         recognized = float(re.search(r"([0-9.]+) % of 1000", output_of("mnist_size")).group(1))
-        self.assertGreater(recognized, 90)
+        self.assertGreater(recognized, 80)
 
         self.assertEqual(output_of("own_function"), "backward multiplied in Half\n"
                          "forward in Half, gradient in Float, right\n")
