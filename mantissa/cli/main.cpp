@@ -62,7 +62,8 @@ int run(int argc, char** argv) {
       "2 wrong usage or input, 75 interrupted and saved (train: go on with --resume; compare: "
       "repeat).");
   int exit_code = kDone;
-  for (const auto add : {add_train, add_eval, add_compare, add_policy, add_numerics, add_doctor}) {
+  for (const auto add :
+       {add_train, add_eval, add_compare, add_policy, add_lint, add_numerics, add_doctor}) {
     add(app, exit_code);
   }
   try {

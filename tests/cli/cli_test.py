@@ -203,6 +203,37 @@ class CliTest(unittest.TestCase):
         self.assertEqual(explained[0]["outcome"], "runs in fp32")
         self.fails(2, "unknown operation", "policy", "explain", "mn", "fp32")
 
+    def test_lint_names_hazards_with_their_remedies(self):
+        clean = json.loads(self.mantissa("lint", self.run_file, "--precision", "bf16", "--json").stdout)
+        self.assertEqual((clean["hazards"], clean["stopped"]), (0, ""))
+        self.assertGreater(clean["calls"], 100)
+        unscaled = ("lint", self.run_file, "--precision", "fp16", "--set", "scale.kind=none",
+                    "--set", "train.batch=64", "--set", "data.context=128")  # gradients over 8,192 targets
+        text = self.mantissa(*unscaled, code=1).stdout
+        self.assertIn("hazard underflow", text)
+        self.assertIn("a loss scale (scale.kind=dynamic), or bf16", text)
+        findings = json.loads(self.mantissa(*unscaled, "--json", code=1).stdout)["findings"]
+        self.assertEqual({"underflow"}, {each["rule"] for each in findings if each["severity"] == "hazard"})
+        self.assertEqual(
+            {"rule", "severity", "scope", "operation", "format", "value", "consequence", "remedy", "count",
+             "of_values"}, set(findings[0]))
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["tiny.toml"])
+
+    def test_the_recipes_lint_clean(self):
+        for precision in ("fp32", "bf16", "fp16"):
+            report = json.loads(self.mantissa("lint", SOURCE / "recipes" / "lambda.toml", "--precision", precision,
+                                              "--json").stdout)
+            self.assertEqual(report["findings"], [], precision)
+
+    def test_lint_lists_its_rules(self):
+        rules = json.loads(self.mantissa("lint", "--rules", "--json").stdout)
+        self.assertIn("constant", [rule["name"] for rule in rules])
+        self.assertIn("source: ", self.mantissa("lint", "--rules").stdout)
+        self.fails(2, "name a run file, or --rules", "lint")
+        self.fails(2, "takes no run file", "lint", self.run_file, "--rules")
+        self.fails(2, 'did you mean "bf16"?', "lint", self.run_file, "--precision", "bf61")
+        self.fails(1, "no such run file", "lint", "absent.toml")
+
     def test_doctor_says_who_computes_16_bit_products(self):
         self.assertIn("bf16 products", self.mantissa("doctor").stdout)
         self.assertIn(json.loads(self.mantissa("doctor", "--json").stdout)["kernels"]["bf16"]["chosen"],

@@ -1,0 +1,126 @@
+#include "mantissa/monitor/call_values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include <ATen/core/stack.h>
+
+#include "mantissa/tensor/dtype.h"
+
+namespace mantissa::monitor {
+
+std::string base_name(const TracedCall& call) {
+  std::string name = call.name;
+  name.erase(0, name.starts_with("aten::") ? 6 : 0);
+  if (name.size() > 1 && name.ends_with('_') && !name.ends_with("__")) {
+    name.pop_back();
+  }
+  return name;
+}
+
+const c10::IValue* argument(const TracedCall& call, std::string_view name) {
+  if (!call.operation) {
+    return nullptr;
+  }
+  const auto& arguments = call.operation->schema().arguments();
+  const auto found =
+      std::find_if(arguments.begin(), arguments.end(),
+                   [&](const c10::Argument& candidate) { return candidate.name() == name; });
+  return found == arguments.end() ? nullptr : &call.inputs[found - arguments.begin()];
+}
+
+at::Tensor tensor_argument(const TracedCall& call, std::string_view name) {
+  const c10::IValue* value = argument(call, name);
+  return value != nullptr && value->isTensor() ? value->toTensor() : at::Tensor();
+}
+
+at::Tensor result(const TracedCall& call) {
+  return !call.outputs.empty() && call.outputs[0].isTensor() ? call.outputs[0].toTensor()
+                                                             : at::Tensor();
+}
+
+std::optional<numerics::Format> format_16bit(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor::is_16bit(tensor.scalar_type())) {
+    return std::nullopt;
+  }
+  return tensor::format_of(tensor.scalar_type());
+}
+
+bool is_readable(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_meta() &&
+         tensor.numel() > 0;
+}
+
+bool holds_reals(const at::Tensor& tensor) {
+  if (!is_readable(tensor)) {
+    return false;
+  }
+  const at::ScalarType dtype = tensor.scalar_type();
+  return dtype == at::kFloat || dtype == at::kDouble || tensor::is_16bit(dtype);
+}
+
+std::vector<at::Tensor> tensors_in(const std::vector<c10::IValue>& values) {
+  std::vector<at::Tensor> tensors;
+  for (const c10::IValue& value : values) {
+    if (value.isTensor()) {
+      tensors.push_back(value.toTensor());
+    } else if (value.isList()) {
+      for (const c10::IValue& element : value.toListRef()) {
+        if (element.isTensor()) {
+          tensors.push_back(element.toTensor());
+        }
+      }
+    }
+  }
+  return tensors;
+}
+
+bool has_any(const at::Tensor& mask) { return mask.any().item<bool>(); }
+
+int64_t num_true(const at::Tensor& mask) { return mask.sum().item<int64_t>(); }
+
+bool all_finite(const at::Tensor& tensor) { return tensor.isfinite().all().item<bool>(); }
+
+bool all_finite(const std::vector<at::Tensor>& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+    return !holds_reals(tensor) || all_finite(tensor);
+  });
+}
+
+double largest_magnitude(const at::Tensor& tensor) {
+  return tensor.to(at::kDouble).abs().max().item<double>();
+}
+
+at::Tensor result_in_fp32(const TracedCall& call) {
+  torch::jit::Stack stack;
+  for (const c10::IValue& input : call.inputs) {
+    const bool widens = input.isTensor() && format_16bit(input.toTensor()).has_value();
+    stack.push_back(widens ? c10::IValue(input.toTensor().to(at::kFloat)) : input);
+  }
+  call.operation->callBoxed(&stack);
+  const size_t count = call.operation->schema().returns().size();
+  return stack[stack.size() - count].toTensor();
+}
+
+std::string text(double value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
+
+std::string format_name(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return "fp32";
+    case at::kDouble:
+      return "fp64";
+    default:
+      break;
+  }
+  const auto format = format_16bit(tensor);
+  return format ? std::string(numerics::to_string(*format))
+                : std::string(c10::toString(tensor.scalar_type()));
+}
+
+}  // namespace mantissa::monitor

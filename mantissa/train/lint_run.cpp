@@ -1,0 +1,41 @@
+#include "mantissa/train/lint_run.h"
+
+#include "mantissa/train/assembly.h"
+#include "mantissa/train/step.h"
+
+namespace mantissa::train {
+namespace {
+
+// From 2^16 to 2^-8, more than a dynamic scale needs where one fits at all.
+constexpr int kMaxSteps = 24;
+
+std::vector<data::Batch> next_batches(const RunConfig& config, data::Loader& loader) {
+  std::vector<data::Batch> batches;
+  for (int64_t rows = 0; rows < config.train.batch; rows += config.microbatch()) {
+    batches.push_back(loader.next());
+  }
+  return batches;
+}
+
+}  // namespace
+
+monitor::LintReport lint_run(const RunConfig& config) {
+  const RunData data = open_data(config);
+  Learner learner(config);
+  const auto loader = make_loader(config, data);
+  const auto batches = next_batches(config, *loader);
+  const monitor::LintOptions options{.parameters = learner.model().parameters()};
+  const int max_steps = config.scale_kind() == "dynamic" ? kMaxSteps : 1;
+  monitor::LintReport report;
+  for (int step = 0; step < max_steps; ++step) {
+    optim::StepOutcome outcome = optim::StepOutcome::skipped;
+    report = monitor::lint(
+        [&] { outcome = training_step(learner.parts(), batches, learner.lr()).outcome; }, options);
+    if (outcome != optim::StepOutcome::skipped || !report.stopped.empty()) {
+      break;
+    }
+  }
+  return report;
+}
+
+}  // namespace mantissa::train
