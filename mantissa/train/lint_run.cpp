@@ -21,7 +21,9 @@ std::vector<data::Batch> next_batches(const RunConfig& config, data::Loader& loa
 
 monitor::LintReport lint_run(const RunConfig& config) {
   const RunData data = open_data(config);
-  Learner learner(config);
+  RunConfig quiet = config;
+  quiet.train.explain_skips = false;  // it traces the step, and lint does that
+  Learner learner(quiet);
   const auto loader = make_loader(config, data);
   const auto batches = next_batches(config, *loader);
   const monitor::LintOptions options{.parameters = learner.model().parameters()};

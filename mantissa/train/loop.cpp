@@ -115,9 +115,9 @@ void Loop::emit(const record::Event& event) {
 // Why, and on which bases.
 std::string Loop::skip_text(const SkipExplanation& skip,
                             const std::vector<data::Batch>& microbatches) const {
-  std::string text = amp::describe(skip.reason);
+  std::string text = monitor::describe(skip.reason);
   const data::Batch& batch = microbatches[skip.microbatch];
-  if (skip.reason.cause != amp::SkipCause::unseen && !batch.positions.empty()) {
+  if (skip.reason.cause != monitor::SkipCause::unseen && !batch.positions.empty()) {
     text += concat("; ", batch.positions.size(), " sequences from ",
                    genome::to_string(*data_.genome, batch.positions.front().bases), " on");
   }

@@ -24,16 +24,16 @@ namespace {
 using MicrobatchLoss = std::function<at::Tensor(const data::Batch&)>;
 
 SkipExplanation explain_skip(const StepParts& parts, const std::vector<data::Batch>& microbatches,
-                             const amp::ReplayPoint& point, double scale,
+                             const monitor::ReplayPoint& point, double scale,
                              const MicrobatchLoss& loss) {
   const tensor::ParameterList parameters = parts.model.parameters();
   for (size_t i = 0; i < microbatches.size(); ++i) {
     if (num_targets(microbatches[i]) == 0) {
       continue;
     }
-    const amp::SkipReason reason =
-        amp::find_skip_reason(point, parameters, scale, [&] { return loss(microbatches[i]); });
-    if (reason.cause != amp::SkipCause::unseen) {
+    const monitor::SkipReason reason =
+        monitor::find_skip_reason(point, parameters, scale, [&] { return loss(microbatches[i]); });
+    if (reason.cause != monitor::SkipCause::unseen) {
       return {reason, i};
     }
   }
@@ -69,7 +69,7 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     const double share = static_cast<double>(num_targets(batch)) / static_cast<double>(total);
     return forward_loss(parts, batch).mul(share);
   };
-  const amp::ReplayPoint point;
+  const monitor::ReplayPoint point;
   StepReport report;
   report.scale = parts.scaler.value().item<double>();
   for (const data::Batch& batch : microbatches) {
@@ -102,8 +102,8 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
   } else {
     report.lost = parts.optimizer.lost_updates();
   }
-  const bool is_models =
-      report.skip ? amp::is_model_fault(report.skip->reason.cause) : !std::isfinite(report.loss);
+  const bool is_models = report.skip ? monitor::is_model_fault(report.skip->reason.cause)
+                                     : !std::isfinite(report.loss);
   parts.scaler.update(gradients.found_inf, at::full({}, is_models ? 1.0F : 0.0F));
   parts.optimizer.zero_grad();
   report.grad_norm = gradients.norm.item<double>();

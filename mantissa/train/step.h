@@ -8,10 +8,10 @@
 #include "mantissa/amp/loss_scaler.h"
 #include "mantissa/amp/parameter_formats.h"
 #include "mantissa/amp/policy.h"
-#include "mantissa/amp/skip_reason.h"
 #include "mantissa/base/api.h"
 #include "mantissa/data/batch.h"
 #include "mantissa/models/transformer.h"
+#include "mantissa/monitor/skip_reason.h"
 #include "mantissa/numerics/format.h"
 #include "mantissa/optim/ema.h"
 #include "mantissa/optim/optimizer.h"
@@ -32,7 +32,7 @@ struct StepParts {
 };
 
 struct SkipExplanation {
-  amp::SkipReason reason;
+  monitor::SkipReason reason;
   size_t microbatch = 0;  // the first that shows it
 };
 
@@ -55,8 +55,8 @@ MANTISSA_API at::Tensor forward_loss(const StepParts& parts, const data::Batch& 
 
 /// One optimizer step over the mean loss of all targets in `microbatches`, whose number does not
 /// change the result beyond the order of FP32 sums. A step with a gradient that is not finite
-/// changes nothing but the scale; nor the scale when that was not at fault (amp::SkipCause). Waits
-/// for the device, since it reports numbers.
+/// changes nothing but the scale; nor the scale when that was not at fault (monitor::SkipCause).
+/// Waits for the device, since it reports numbers.
 MANTISSA_API StepReport training_step(const StepParts& parts,
                                       const std::vector<data::Batch>& microbatches, double lr);
 

@@ -66,7 +66,7 @@ TEST_F(StepTest, ASkippedStepChangesNothingButTheScale) {
   const StepReport report = training_step(learner.parts(), {loader->next()}, lr);
   EXPECT_EQ(report.outcome, optim::StepOutcome::skipped);
   ASSERT_TRUE(report.skip);
-  EXPECT_EQ(report.skip->reason.cause, amp::SkipCause::scale);
+  EXPECT_EQ(report.skip->reason.cause, monitor::SkipCause::scale);
   EXPECT_TRUE(report.skip->reason.origin.in_backward);
   EXPECT_FALSE(report.skip->reason.parameter.empty());
   EXPECT_TRUE(equal(before, weights(learner)));
@@ -100,8 +100,8 @@ TEST_F(StepTest, AForwardOverflowIsNamedAndLeavesTheScale) {
     EXPECT_EQ(learner.scaler().skipped_in_row().item<int64_t>(), 1);
     ASSERT_EQ(report.skip.has_value(), explain);
     if (explain) {
-      EXPECT_EQ(report.skip->reason.cause, amp::SkipCause::forward);
-      EXPECT_EQ(report.skip->reason.origin.operation, "copy_");
+      EXPECT_EQ(report.skip->reason.cause, monitor::SkipCause::forward);
+      EXPECT_EQ(report.skip->reason.origin.operation, "aten::copy_");
       EXPECT_EQ(report.skip->reason.origin.scope, "blocks.0.mlp");
     }
   }

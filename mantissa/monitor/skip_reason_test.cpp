@@ -1,4 +1,4 @@
-#include "mantissa/amp/skip_reason.h"
+#include "mantissa/monitor/skip_reason.h"
 
 #include <limits>
 
@@ -11,10 +11,9 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include "mantissa/amp/autocast.h"
 #include "mantissa/tensor/scope.h"
 
-namespace mantissa::amp {
+namespace mantissa::monitor {
 namespace {
 
 // One FP32 weight whose product is FP16: the gradient passes through FP16, at most 65504.
@@ -24,9 +23,10 @@ struct Model {
   float factor = 1;  // of the loss: that of its gradient
 
   at::Tensor loss() const {
-    const Autocast region(find_policy("torch-cpu compute=fp16"));
     const tensor::Scope scope("head");
-    return at::mm(at::full({1, 1}, input), parameters[0].value).to(at::kFloat).mul(factor).sum();
+    const at::Tensor x = at::full({1, 1}, input).to(at::kHalf);
+    const at::Tensor w = parameters[0].value.to(at::kHalf);
+    return at::mm(x, w).to(at::kFloat).mul(factor).sum();
   }
 
   SkipReason reason(double scale) const {
@@ -38,12 +38,13 @@ TEST(SkipReason, ALossThatIsNotFiniteIsTheModels) {
   const Model model{.input = 70000};
   const SkipReason reason = model.reason(65536);
   EXPECT_EQ(reason.cause, SkipCause::forward);
-  EXPECT_EQ(reason.origin.operation, "copy_");
+  EXPECT_EQ(reason.origin.operation, "aten::copy_");
   EXPECT_EQ(reason.origin.scope, "head");
   EXPECT_TRUE(is_model_fault(reason.cause));
-  EXPECT_EQ(describe(reason),
-            "inf from copy_ within mm (head); the loss is not finite, which no loss scale "
-            "changes");
+  EXPECT_EQ(
+      describe(reason),
+      "inf from aten::copy_ within aten::to (head); the loss is not finite, which no loss scale "
+      "changes");
 }
 
 TEST(SkipReason, AnOverflowAtTheScaleOnlyIsTheScales) {
@@ -100,4 +101,4 @@ TEST(SkipReason, TheReplayDropsWhatTheStepDropped) {
 }
 
 }  // namespace
-}  // namespace mantissa::amp
+}  // namespace mantissa::monitor

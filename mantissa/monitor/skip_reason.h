@@ -7,11 +7,11 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
-#include "mantissa/amp/nonfinite_watch.h"
 #include "mantissa/base/api.h"
+#include "mantissa/monitor/nonfinite_origin.h"
 #include "mantissa/tensor/parameter_list.h"
 
-namespace mantissa::amp {
+namespace mantissa::monitor {
 
 /// Whose fault a skipped step is. The text of an enumerator is its name.
 enum class SkipCause : uint8_t {
@@ -30,12 +30,13 @@ struct SkipReason {
   std::string parameter;   // the first whose gradient is not finite; empty for `forward`
 };
 
-/// What a lower scale could not have helped: LossScaler::update(found_inf, model_fault).
+/// What a lower scale could not have helped: the `model_fault` of amp::LossScaler::update().
 inline bool is_model_fault(SkipCause cause) {
   return cause == SkipCause::forward || cause == SkipCause::backward;
 }
 
-/// `inf from mm within linear (backward of blocks.0.mlp)`, and whose fault it is, in one line.
+/// `inf from aten::mm within MmBackward0 (backward of blocks.0.mlp)`, and whose fault it is, in one
+/// line.
 MANTISSA_API std::string describe(const SkipReason& reason);
 
 /// Where a step begins: the state of LibTorch's CPU generator, so that dropout draws the same
@@ -65,11 +66,11 @@ class MANTISSA_API ReplayPoint {
 /// returns the loss before scaling. Gradients are as before afterwards; buffers that a forward pass
 /// changes are changed again (tensor::Rollback). Waits for the device.
 ///
-///     const amp::ReplayPoint point;
+///     const monitor::ReplayPoint point;
 ///     ... a step, skipped ...
-///     const auto reason = amp::find_skip_reason(point, parameters, scale, forward);
+///     const auto reason = monitor::find_skip_reason(point, parameters, scale, forward);
 MANTISSA_API SkipReason find_skip_reason(const ReplayPoint& point,
                                          const tensor::ParameterList& parameters, double scale,
                                          const std::function<at::Tensor()>& loss);
 
-}  // namespace mantissa::amp
+}  // namespace mantissa::monitor

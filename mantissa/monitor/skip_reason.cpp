@@ -1,4 +1,4 @@
-#include "mantissa/amp/skip_reason.h"
+#include "mantissa/monitor/skip_reason.h"
 
 #include <mutex>
 #include <vector>
@@ -8,7 +8,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa::amp {
+namespace mantissa::monitor {
 namespace {
 
 at::Tensor generator_state() {
@@ -70,16 +70,15 @@ Replay replay(const ReplayPoint& point, const tensor::ParameterList& parameters,
               const std::function<at::Tensor()>& loss) {
   const ReplayPoint::Guard generator(point);
   const GradientsAside aside(parameters);
-  const NonfiniteWatch watch;
-  const at::Tensor value = loss();
   Replay result;
-  result.is_loss_finite = value.isfinite().all().item<bool>();
-  if (result.is_loss_finite) {
-    // As LossScaler::scale() has it.
-    value.to(at::kFloat).mul(scale).backward();
-    result.parameter = first_nonfinite_gradient(parameters);
-  }
-  result.origin = watch.origin();
+  result.origin = find_nonfinite_origin([&] {
+    const at::Tensor value = loss();
+    result.is_loss_finite = value.isfinite().all().item<bool>();
+    if (result.is_loss_finite) {
+      value.to(at::kFloat).mul(scale).backward();  // as a loss scaler does
+    }
+  });
+  result.parameter = first_nonfinite_gradient(parameters);
   return result;
 }
 
@@ -149,4 +148,4 @@ SkipReason find_skip_reason(const ReplayPoint& point, const tensor::ParameterLis
   return {SkipCause::unseen, {}, ""};
 }
 
-}  // namespace mantissa::amp
+}  // namespace mantissa::monitor

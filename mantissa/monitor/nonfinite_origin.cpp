@@ -1,0 +1,90 @@
+#include "mantissa/monitor/nonfinite_origin.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/function_schema.h>
+
+#include "mantissa/monitor/call_values.h"
+#include "mantissa/monitor/trace.h"
+
+namespace mantissa::monitor {
+namespace {
+
+// The first value that is not finite.
+std::optional<double> nonfinite_value(const at::Tensor& tensor) {
+  if (!holds_reals(tensor) || all_finite(tensor)) {
+    return std::nullopt;
+  }
+  return tensor.masked_select(tensor.isfinite().logical_not())[0].item<double>();
+}
+
+std::optional<double> nonfinite_value(const c10::IValue& value) {
+  if (value.isDouble() && !std::isfinite(value.toDouble())) {
+    return value.toDouble();
+  }
+  for (const at::Tensor& tensor : tensors_in({value})) {
+    if (const auto found = nonfinite_value(tensor)) {
+      return found;
+    }
+  }
+  return std::nullopt;
+}
+
+// Whether memory of any content is what the call is given, to write to, or returns.
+bool is_destination(const TracedCall& call, size_t argument) {
+  const std::string name = base_name(call);
+  return call.operation->schema().arguments()[argument].is_out() ||
+         (argument == 0 && (name == "copy" || name == "fill" || name == "zero"));
+}
+
+bool leaves_memory_unset(const TracedCall& call) {
+  const std::string name = base_name(call);
+  return name.find("empty") != std::string::npos || name.find("resize") != std::string::npos ||
+         name == "set";
+}
+
+bool is_given_nonfinite(const TracedCall& call) {
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    if (!is_destination(call, i) && nonfinite_value(call.inputs[i])) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string outermost(const TracedCall& call) {
+  if (!call.node.empty()) {
+    return call.node;
+  }
+  const TracedCall* outer = call.outer;
+  while (outer != nullptr && outer->outer != nullptr) {
+    outer = outer->outer;
+  }
+  return outer == nullptr ? "" : outer->name;
+}
+
+}  // namespace
+
+NonfiniteOrigin find_nonfinite_origin(const std::function<void()>& step) {
+  NonfiniteOrigin origin;
+  trace_calls(step, [&](const TracedCall& call) {
+    if (!origin.operation.empty() || !call.operation || leaves_memory_unset(call)) {
+      return;
+    }
+    for (const c10::IValue& output : call.outputs) {
+      if (const auto value = nonfinite_value(output)) {
+        if (!is_given_nonfinite(call)) {
+          origin = {call.name, outermost(call), call.scope, call.in_backward, *value};
+        }
+        return;
+      }
+    }
+  });
+  return origin;
+}
+
+}  // namespace mantissa::monitor

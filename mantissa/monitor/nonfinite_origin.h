@@ -1,0 +1,27 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "mantissa/base/api.h"
+
+namespace mantissa::monitor {
+
+/// Where the first value that is not finite came from.
+struct NonfiniteOrigin {
+  std::string operation;  // `aten::mm`; empty: none was seen
+  std::string within;     // the outermost call or backward node around it, if any: `aten::linear`
+  std::string scope;      // tensor::Scope of the forward operation; empty: outside of any
+  bool in_backward = false;  // in the gradient of that operation
+  double value = 0;          // inf, -inf or nan
+
+  bool operator==(const NonfiniteOrigin&) const = default;
+};
+
+/// Runs `step` and finds the first operation that made a value that is not finite from finite ones.
+/// An operation that is given an infinity, as masked_fill by -inf, made none. A cast that overflows
+/// is `aten::copy_` within the operation that needed it. Looks at every argument and result:
+/// several times the cost of the step. Throws what trace_calls throws.
+MANTISSA_API NonfiniteOrigin find_nonfinite_origin(const std::function<void()>& step);
+
+}  // namespace mantissa::monitor
