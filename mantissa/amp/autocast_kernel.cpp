@@ -158,6 +158,11 @@ void AutocastKernel::operator()(const c10::OperatorHandle& operation, c10::Dispa
     case Rule::widest:
       cast_arguments(arguments, widest_dtype(operation, arguments, *policy));
       break;
+    case Rule::to_self:
+      if (const at::Tensor& self = arguments[0].toTensor(); eligible(self)) {
+        cast_arguments(arguments, self.scalar_type());
+      }
+      break;
     case Rule::fp32_output:
       call_with_fp32_output(operation, stack);
       return;

@@ -1,5 +1,6 @@
 #include "mantissa/amp/autocast.h"
 
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -250,6 +251,47 @@ TEST(Autocast, InPlaceAndOutFormsKeepTheirDtypes) {
   EXPECT_EQ(out.scalar_type(), at::kFloat);
   out.addmm_(at::ones({2, 2}), at::ones({2, 2}));
   EXPECT_TRUE(at::equal(out, at::full({2, 2}, 4.0F)));
+}
+
+// Each refuses FP32 with BF16 outside of a region.
+TEST(Autocast, InPlaceFormsCastToWhatTheyWriteInto) {
+  const at::Tensor index = at::tensor({0, 1});
+  const at::Tensor mask = at::ones({2}, at::kBool);
+  const at::Tensor source = at::full({2}, 3.0F, at::kBFloat16);
+  const c10::List<std::optional<at::Tensor>> indices({index});
+  const std::vector<std::function<void(at::Tensor&)>> writes = {
+      [&](at::Tensor& x) { x.index_put_(indices, source); },
+      [&](at::Tensor& x) { x.index_add_(0, index, source); },
+      [&](at::Tensor& x) { x.index_copy_(0, index, source); },
+      [&](at::Tensor& x) { x.index_reduce_(0, index, source, "amax"); },
+      [&](at::Tensor& x) { x.scatter_(0, index, source); },
+      [&](at::Tensor& x) { x.scatter_add_(0, index, source); },
+      [&](at::Tensor& x) { x.scatter_reduce_(0, index, source, "sum"); },
+      [&](at::Tensor& x) { x.masked_scatter_(mask, source); },
+      [&](at::Tensor& x) { x.put_(index, source); },
+      [&](at::Tensor& x) { x.lerp_(source, 1.0); }};
+  for (size_t i = 0; i < writes.size(); ++i) {
+    at::Tensor x = at::zeros({2});
+    EXPECT_ANY_THROW(writes[i](x)) << i;
+    const Autocast region(find_policy("torch-fixed"));
+    writes[i](x);
+    EXPECT_TRUE(at::equal(x, at::full({2}, 3.0F))) << i;
+  }
+}
+
+TEST(Autocast, TheGradientOfAnInPlaceFormReachesItsSource) {
+  const at::Tensor source = at::ones({2}, at::kBFloat16).requires_grad_();
+  const Autocast region(find_policy("torch-fixed"));
+  at::Tensor x = at::zeros({2});
+  x.index_add_(0, at::tensor({1, 0}), source);
+  x.mul(at::tensor({2.0F, 5.0F})).sum().backward();
+  EXPECT_TRUE(at::equal(source.grad(), at::tensor({5.0F, 2.0F}).to(at::kBFloat16)));
+}
+
+TEST(Autocast, ToSelfIsForInPlaceFormsAlone) {
+  EXPECT_THROW((void)Autocast(find_policy("torch index_add=to_self")), InvalidArgument);
+  EXPECT_THROW((void)Autocast(find_policy("torch index_add_=widest")), InvalidArgument);
+  EXPECT_NO_THROW((void)Autocast(find_policy("torch-fixed index_add_=keep")));
 }
 
 TEST(Autocast, AListedOperationIsNotCastAgainInside) {

@@ -78,6 +78,13 @@ void apply(Explanation& result, const Policy& policy, const std::vector<std::str
       cast_all(result, widest(formats, compute));
       return;
     }
+    case Rule::to_self:
+      if (!formats.empty() && eligible(formats[0])) {
+        cast_all(result, formats[0]);
+      } else {
+        result.outcome = "runs in what arrives";
+      }
+      return;
     case Rule::fp32_output:
       result.outcome = "reads what arrives, sums in and returns fp32";
       return;

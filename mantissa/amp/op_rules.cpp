@@ -8,8 +8,8 @@
 namespace mantissa::amp {
 namespace {
 
-constexpr std::array kRules = {Rule::lower,  Rule::fp32, Rule::fp32_output, Rule::lower_output,
-                               Rule::widest, Rule::keep, Rule::banned};
+constexpr std::array kRules = {Rule::lower,  Rule::fp32,    Rule::fp32_output, Rule::lower_output,
+                               Rule::widest, Rule::to_self, Rule::keep,        Rule::banned};
 
 }  // namespace
 
@@ -25,6 +25,8 @@ std::string_view to_string(Rule rule) {
       return "lower_output";
     case Rule::widest:
       return "widest";
+    case Rule::to_self:
+      return "to_self";
     case Rule::keep:
       return "keep";
     case Rule::banned:

@@ -17,6 +17,7 @@ enum class Rule : uint8_t {
                  // FP32; an operation without `dtype` is called by its overload which has one
   lower_output,  // arguments stay, results of FP32 are cast to the compute format
   widest,        // eligible arguments are cast to the widest dtype among them; FP16 with BF16: FP32
+  to_self,       // of an in-place operation: eligible arguments are cast to the dtype of `self`
   keep,          // as if not listed
   banned,        // the call throws InvalidArgument
 };

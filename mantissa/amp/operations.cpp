@@ -36,6 +36,17 @@ c10::OperatorHandle select_overload(const std::vector<c10::OperatorHandle>& over
                                suggestion(overload, names)));
 }
 
+// The first argument is a tensor that is written into, and no other is.
+bool is_in_place(const c10::FunctionSchema& schema) {
+  const auto& arguments = schema.arguments();
+  const auto is_written = [](const c10::Argument& argument) {
+    return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+  };
+  return !arguments.empty() && is_written(arguments[0]) &&
+         arguments[0].type()->kind() == c10::TypeKind::TensorType &&
+         std::none_of(arguments.begin() + 1, arguments.end(), is_written);
+}
+
 }  // namespace
 
 bool holds_tensors(const c10::TypePtr& type) {
@@ -102,6 +113,15 @@ void OperationIndex::throw_unknown(std::string_view operation, const std::string
 
 // Why `rule` cannot apply to `operation`; empty when it can.
 std::string OperationIndex::obstacle(const c10::OperatorHandle& operation, Rule rule) const {
+  if (is_in_place(operation.schema())) {
+    return rule == Rule::to_self || rule == Rule::keep
+               ? ""
+               : "writes into `self`, which keeps its dtype; its rule is to_self, or list the form "
+                 "that returns a tensor";
+  }
+  if (rule == Rule::to_self) {
+    return "does not write into `self`, so to_self does not apply; use widest";
+  }
   if (operation.schema().is_mutable()) {
     return "writes into its arguments, which keep their dtypes; list the form that returns a "
            "tensor";

@@ -101,6 +101,47 @@ TEST(AutocastFunction, BackwardRunsInTheRegionOfItsForward) {
   EXPECT_EQ(product_dtype(), at::kFloat);
 }
 
+// As activation checkpointing does: nothing is kept, the forward pass runs again in backward.
+struct Recomputed : AutocastFunction<Recomputed> {
+  static at::Tensor forward_in_region(torch::autograd::AutogradContext* context,
+                                      const at::Tensor& x, const at::Tensor& w) {
+    context->save_for_backward({x, w});
+    return at::mm(x, w);
+  }
+  static torch::autograd::variable_list backward_in_region(
+      torch::autograd::AutogradContext* context, const torch::autograd::variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::AutoGradMode recording(true);
+    const at::Tensor x = saved[0].detach();
+    const at::Tensor w = saved[1].detach().requires_grad_();
+    const at::Tensor y = at::mm(x, w);
+    recomputed_dtype = y.scalar_type();
+    y.backward(gradients[0]);
+    return {at::Tensor(), w.grad()};
+  }
+  static inline at::ScalarType recomputed_dtype{};
+};
+
+// The second block finds the cast of the first in the cache, its recomputation finds none.
+TEST(AutocastFunction, BlocksThatShareAWeightAreRecomputedAsTheyRan) {
+  const at::Tensor x = at::full({2, 2}, 1.0F / 3);
+  const at::Tensor w = at::full({2, 2}, 1.0F / 7).requires_grad_();
+  const auto gradient = [&](const auto& block) {
+    w.mutable_grad() = at::Tensor();
+    at::Tensor loss;
+    {
+      const Autocast region(find_policy("torch-fixed compute=bf16"));
+      loss = block().add(block()).sum();
+    }
+    loss.backward();
+    return w.grad();
+  };
+  const at::Tensor kept = gradient([&] { return at::mm(x, w); });
+  const at::Tensor recomputed = gradient([&] { return Recomputed::apply(x, w); });
+  EXPECT_EQ(Recomputed::recomputed_dtype, at::kBFloat16);
+  EXPECT_TRUE(at::equal(kept, recomputed));
+}
+
 TEST(AutocastFunction, OutsideOfRegionsBothRunAsTheyAre) {
   const at::Tensor w = at::ones({2, 2}).requires_grad_();
   Product::apply(at::ones({2, 2}), w).sum().backward();

@@ -14,11 +14,27 @@ using numerics::Format;
 // of torch's has. What LibTorch itself promotes (add, where, cat of FP32 and a 16-bit format, ...)
 // needs no rule.
 constexpr OpRule kPromote[] = {
-    {"complex", Rule::widest},        {"heaviside", Rule::widest},
-    {"index_add", Rule::widest},      {"index_copy", Rule::widest},
-    {"index_reduce", Rule::widest},   {"lerp", Rule::widest},
-    {"masked_scatter", Rule::widest}, {"put", Rule::widest},
-    {"scatter.src", Rule::widest},    {"scatter_reduce.two", Rule::widest},
+    {"complex", Rule::widest},
+    {"heaviside", Rule::widest},
+    {"index_add", Rule::widest},
+    {"index_copy", Rule::widest},
+    {"index_reduce", Rule::widest},
+    {"lerp", Rule::widest},
+    {"masked_scatter", Rule::widest},
+    {"put", Rule::widest},
+    {"scatter.src", Rule::widest},
+    {"scatter_reduce.two", Rule::widest},
+    // in-place forms, as in x[mask] = linear(y)
+    {"index_add_", Rule::to_self},
+    {"index_copy_", Rule::to_self},
+    {"index_put_", Rule::to_self},
+    {"index_reduce_", Rule::to_self},
+    {"lerp_", Rule::to_self},
+    {"masked_scatter_", Rule::to_self},
+    {"put_", Rule::to_self},
+    {"scatter_.src", Rule::to_self},
+    {"scatter_add_", Rule::to_self},
+    {"scatter_reduce_.two", Rule::to_self},
 };
 
 constexpr OpRule kLosses[] = {

@@ -1,10 +1,13 @@
 #include "mantissa/amp/shipped_policies.h"
 
+#include <cmath>
 #include <functional>
 #include <set>
+#include <tuple>
 
 #include <ATen/ops/complex.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/heaviside.h>
 #include <ATen/ops/index_add.h>
 #include <ATen/ops/index_copy.h>
@@ -12,6 +15,8 @@
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/lerp.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/lstm.h>
 #include <ATen/ops/masked_scatter.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/ones.h>
@@ -255,6 +260,33 @@ TEST(ShippedPolicies, GenomicsKeepsFiltersAndSsmParametersInFp32) {
   EXPECT_EQ(compute_format(policy, "blocks.3.mixer"), numerics::Format::bf16);
   EXPECT_EQ(parameter_format(find_policy("genomics param=bf16"), "blocks.0.A_log"),
             numerics::Format::fp32);
+}
+
+// Label smoothing over a vocabulary: 50257 * ln 50257 is beyond FP16. The bound is that of an FP32
+// sum of n terms in any order.
+TEST(ShippedPolicies, ALongSumOfLogProbabilitiesIsFp32) {
+  const Autocast region(find_policy("torch-fixed compute=fp16"));
+  constexpr double kTerms = 50257;
+  const at::Tensor logits = at::zeros({1, static_cast<int64_t>(kTerms)}, at::kHalf);
+  const double exact = kTerms * std::log(kTerms);
+  EXPECT_NEAR(at::log_softmax(logits, -1).sum(-1).neg().item<double>(), exact,
+              exact * kTerms * 0x1p-24);
+}
+
+// Under at::autocast it asks for a BF16 primitive that many CPUs lack.
+TEST(ShippedPolicies, AnLstmRunsInARegion) {
+  const at::Tensor x = at::ones({3, 2, 8});
+  const std::vector<at::Tensor> state = {at::zeros({1, 2, 8}), at::zeros({1, 2, 8})};
+  const std::vector<at::Tensor> weights = {at::full({32, 8}, 0.1F).requires_grad_(),
+                                           at::full({32, 8}, 0.1F).requires_grad_()};
+  for (const char* policy : {"torch-fixed compute=bf16", "torch-fixed compute=fp16", "lean"}) {
+    const Autocast region(find_policy(policy));
+    const at::Tensor y = std::get<0>(
+        at::lstm(x, state, weights, /*has_biases=*/false, 1, 0, /*train=*/true, false, false));
+    y.sum().backward();
+    EXPECT_TRUE(y.isfinite().all().item<bool>()) << policy;
+    EXPECT_EQ(weights[0].grad().scalar_type(), at::kFloat) << policy;
+  }
 }
 
 }  // namespace
