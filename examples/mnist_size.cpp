@@ -34,7 +34,7 @@ int main() {
   at::manual_seed(1);
   const at::Tensor pictures = at::randn({10, 784});
   Net net;
-  torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.1));
+  torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.01));
   amp::GradScaler scaler(at::kCPU);
   const auto noisy = [&](const at::Tensor& digits) {
     return pictures.index_select(0, digits) + at::randn({digits.size(0), 784}).mul(6);
