@@ -11,7 +11,8 @@
 
 namespace mantissa::monitor {
 
-/// hazard: results differ from those of FP32 by more than rounding, or the step cannot run.
+/// hazard: results differ from those of FP32 by more than rounding, are not finite, or the step
+/// cannot run.
 /// note: results are the same, or differ by rounding alone.
 enum class Severity : uint8_t { hazard, note };
 

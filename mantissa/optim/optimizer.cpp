@@ -417,6 +417,7 @@ StepOutcome Optimizer::update(const std::vector<const Slot*>& slots, const StepO
     const WeightDecay decay =
         options_.kind == Kind::adam ? WeightDecay::l2 : WeightDecay::decoupled;
     std::vector<ops::AdamwParameter> parameters;
+    parameters.reserve(slots.size());
     for (const Slot* slot : slots) {
       parameters.push_back(
           {slot->update(options_, options.lr, steps_),
@@ -426,6 +427,7 @@ StepOutcome Optimizer::update(const std::vector<const Slot*>& slots, const StepO
     applied = ops::adamw_(parameters, {options_.beta1, options_.beta2, options_.eps, decay}, use);
   } else {
     std::vector<ops::SgdParameter> parameters;
+    parameters.reserve(slots.size());
     for (const Slot* slot : slots) {
       parameters.push_back(
           {slot->update(options_, options.lr, steps_),

@@ -55,8 +55,8 @@ MANTISSA_API MomentFormat parse_moment_format(std::string_view name);
 /// Settings of the parameters whose names match any of the globs of `names`.
 struct GroupOptions {
   std::vector<std::string> names;
-  double lr_scale = 1;                 // of StepOptions::lr
-  std::optional<double> weight_decay;  // in place of OptimizerOptions'; goes before no_decay
+  double lr_scale = 1;                      // of StepOptions::lr
+  std::optional<double> weight_decay = {};  // in place of OptimizerOptions'; goes before no_decay
 };
 
 /// Globs of what is customarily not decayed.
@@ -75,7 +75,7 @@ struct OptimizerOptions {
   MomentFormat moments = MomentFormat::fp32;   // see ops::Moment
   uint64_t seed = 0;                           // of stochastic rounding, of weights and moments
   std::vector<std::string> no_decay = kNormsAndBiases;
-  std::vector<GroupOptions> groups;
+  std::vector<GroupOptions> groups = {};
 };
 
 /// 0-d FP32 tensors: see ops::GradientPass.
@@ -87,9 +87,9 @@ struct GradientReport {
 /// 0-d FP32 tensors; undefined ones mean scale 1, no clipping, nothing found.
 struct StepOptions {
   double lr = 0;
-  at::Tensor scale;        // of the loss whose gradients these are
-  at::Tensor clip_factor;  // of the unscaled gradients
-  at::Tensor found_inf;    // not 0: skip
+  at::Tensor scale = {};        // of the loss whose gradients these are
+  at::Tensor clip_factor = {};  // of the unscaled gradients
+  at::Tensor found_inf = {};    // not 0: skip
 };
 
 struct OptimizerBytes {
