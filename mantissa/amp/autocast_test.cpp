@@ -255,7 +255,7 @@ TEST(Autocast, InPlaceAndOutFormsKeepTheirDtypes) {
 
 // Each refuses FP32 with BF16 outside of a region.
 TEST(Autocast, InPlaceFormsCastToWhatTheyWriteInto) {
-  const at::Tensor index = at::tensor({0, 1});
+  const at::Tensor index = at::tensor({0, 1}).to(at::kLong);
   const at::Tensor mask = at::ones({2}, at::kBool);
   const at::Tensor source = at::full({2}, 3.0F, at::kBFloat16);
   const c10::List<std::optional<at::Tensor>> indices({index});
@@ -283,7 +283,7 @@ TEST(Autocast, TheGradientOfAnInPlaceFormReachesItsSource) {
   const at::Tensor source = at::ones({2}, at::kBFloat16).requires_grad_();
   const Autocast region(find_policy("torch-fixed"));
   at::Tensor x = at::zeros({2});
-  x.index_add_(0, at::tensor({1, 0}), source);
+  x.index_add_(0, at::tensor({1, 0}).to(at::kLong), source);
   x.mul(at::tensor({2.0F, 5.0F})).sum().backward();
   EXPECT_TRUE(at::equal(source.grad(), at::tensor({5.0F, 2.0F}).to(at::kBFloat16)));
 }
