@@ -32,6 +32,7 @@ float step(LossScaler& scaler, bool finite) {
 // The scale after each step of a history: did its gradients stay finite?
 std::vector<float> history(LossScaler& scaler, const std::vector<bool>& finite) {
   std::vector<float> scales;
+  scales.reserve(finite.size());
   for (bool ok : finite) {
     scales.push_back(step(scaler, ok));
   }

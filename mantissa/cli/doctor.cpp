@@ -24,8 +24,8 @@ std::string cuda_text() {
   if (!c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) {
     return "not built in (preset cuda)";
   }
-  const int count = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount();
-  return count == 0 ? "built in, no device found" : std::to_string(count) + " devices";
+  const auto count = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount();
+  return count == 0 ? "built in, no device found" : std::to_string(static_cast<int>(count)) + " devices";
 }
 
 void run_doctor(bool as_json) {

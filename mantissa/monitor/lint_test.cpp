@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/binary_cross_entropy.h>

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include "mantissa/base/scratch_folder.h"
@@ -14,6 +15,9 @@ namespace mantissa::train {
 /// A folder with a run file in it that trains in milliseconds a step.
 class TinyRunTest : public ::testing::Test {
  protected:
+  // On tensors this small threads only wait for each other, and long when other processes compute.
+  TinyRunTest() { at::set_num_threads(1); }
+
   RunConfig config(std::vector<Setting> settings = {}) const {
     const std::filesystem::path file =
         root_.write("tiny.toml", "[data]\nfasta = \"" MANTISSA_SOURCE_DIR
