@@ -94,7 +94,7 @@ Hits check_mixed_integers(const TracedCall& call, Format format) {
   for (const at::Tensor& input : tensors_in(call.inputs)) {
     if (is_readable(input) && input.dim() > 0 &&
         c10::isIntegralType(input.scalar_type(), /*includeBool=*/false)) {
-      const Hits hits = merged_integers(format, input, input.to(result(call).scalar_type()));
+      Hits hits = merged_integers(format, input, input.to(result(call).scalar_type()));
       if (!hits.empty()) {
         return hits;
       }

@@ -116,7 +116,8 @@ TEST(BlockQuantization, EveryLengthIsCutIntoBlocksOfItsOwnScale) {
   for (const size_t length : {0, 1, 255, 256, 257, 511, 513}) {
     std::vector<float> values(length);
     for (size_t i = 0; i < length; ++i) {
-      values[i] = static_cast<float>((i / 256 + 1) * random.normal());
+      const size_t block = i / 256;
+      values[i] = static_cast<float>(static_cast<double>(block + 1) * random.normal());
     }
     const Quantized stored = quantized(quantize, CodeMap::with_sign, values);
     EXPECT_EQ(stored, quantized(quantize_reference, CodeMap::with_sign, values)) << length;
