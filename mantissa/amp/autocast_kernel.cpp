@@ -148,20 +148,23 @@ void AutocastKernel::operator()(const c10::OperatorHandle& operation, c10::Dispa
   }
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(kAutocastKey);
   const Arguments arguments(stack->end() - static_cast<int64_t>(num_arguments_), stack->end());
+  at::ScalarType dtype{};
   switch (rule) {
     case Rule::lower:
-      cast_arguments(arguments, lower_dtype(arguments, compute_dtype(*policy)));
+      dtype = lower_dtype(arguments, compute_dtype(*policy));
       break;
     case Rule::fp32:
-      cast_arguments(arguments, at::kFloat);
+      dtype = at::kFloat;
       break;
     case Rule::widest:
-      cast_arguments(arguments, widest_dtype(operation, arguments, *policy));
+      dtype = widest_dtype(operation, arguments, *policy);
       break;
     case Rule::to_self:
-      if (const at::Tensor& self = arguments[0].toTensor(); eligible(self)) {
-        cast_arguments(arguments, self.scalar_type());
+      if (!eligible(arguments[0].toTensor())) {
+        operation.redispatchBoxed(keys & kBelow, stack);
+        return;
       }
+      dtype = arguments[0].toTensor().scalar_type();
       break;
     case Rule::fp32_output:
       call_with_fp32_output(operation, stack);
@@ -173,21 +176,32 @@ void AutocastKernel::operator()(const c10::OperatorHandle& operation, c10::Dispa
     case Rule::banned:
       throw_banned(operation);
     case Rule::keep:
-      break;
+      MANTISSA_ASSERT(false);
+  }
+  if (!cast_arguments(arguments, dtype)) {
+    operation.redispatchBoxed(keys & kBelow, stack);  // the keys are those of the call
+    return;
   }
   operation.callBoxed(stack);
 }
 
-void AutocastKernel::cast_arguments(Arguments arguments, at::ScalarType dtype) const {
+bool AutocastKernel::cast_arguments(Arguments arguments, at::ScalarType dtype) const {
+  bool has_cast = false;
   for (const size_t position : cast_positions_) {
     c10::IValue& argument = arguments[position];
     if (argument.isTensor()) {
-      argument = cast(argument.toTensor(), dtype);
+      const at::Tensor& tensor = argument.toTensor();
+      if (eligible(tensor) && tensor.scalar_type() != dtype) {
+        argument = cast(tensor, dtype);
+        has_cast = true;
+      }
     } else if (argument.isList() && needs_cast(argument.toListRef(), dtype)) {
+      has_cast = true;
       argument = argument.isTensorList() ? cast_list(argument.toTensorList(), dtype)
                                          : cast_list(argument.toOptionalTensorList(), dtype);
     }
   }
+  return has_cast;
 }
 
 // That of the rule, or the wider one of a parameter which has a format of its own.

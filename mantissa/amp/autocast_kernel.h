@@ -29,7 +29,8 @@ class AutocastKernel final : public c10::OperatorKernel {
                   torch::jit::Stack* stack) const;
 
  private:
-  void cast_arguments(Arguments arguments, at::ScalarType dtype) const;
+  /// Whether any was cast.
+  bool cast_arguments(Arguments arguments, at::ScalarType dtype) const;
   at::ScalarType lower_dtype(Arguments arguments, at::ScalarType compute) const;
   at::ScalarType widest_dtype(const c10::OperatorHandle& operation, Arguments arguments,
                               const CompiledPolicy& policy) const;
