@@ -7,7 +7,8 @@
 
 namespace mantissa::cli {
 
-/// Did the run end with a validation that is no number? Then one line on stderr says so.
+/// Did the run end with a validation that is no number, or without a step that was applied? Then
+/// one line on stderr says so.
 bool report_divergence(const train::RunConfig& config, const train::LoopOutcome& outcome,
                        const std::filesystem::path& folder);
 

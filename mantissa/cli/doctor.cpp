@@ -25,7 +25,8 @@ std::string cuda_text() {
     return "not built in (preset cuda)";
   }
   const auto count = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount();
-  return count == 0 ? "built in, no device found" : std::to_string(static_cast<int>(count)) + " devices";
+  return count == 0 ? "built in, no device found"
+                    : std::to_string(static_cast<int>(count)) + " devices";
 }
 
 void run_doctor(bool as_json) {

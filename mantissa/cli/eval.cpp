@@ -30,6 +30,9 @@ checkpoint::Loaded load(const Options& options) {
   if (options.checkpoint == "latest") {
     return checkpoint::read_latest(folder);
   }
+  MANTISSA_CHECK(std::filesystem::path(options.checkpoint).filename() == options.checkpoint,
+                 InvalidArgument, "eval: --checkpoint ", options.checkpoint,
+                 " is no name within the run; give best, latest or step-N");
   return checkpoint::read(folder / options.checkpoint);
 }
 

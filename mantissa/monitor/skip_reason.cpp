@@ -1,5 +1,6 @@
 #include "mantissa/monitor/skip_reason.h"
 
+#include <cmath>
 #include <mutex>
 #include <vector>
 
@@ -73,6 +74,10 @@ Replay replay(const ReplayPoint& point, const tensor::ParameterList& parameters,
   Replay result;
   result.origin = find_nonfinite_origin([&] {
     const at::Tensor value = loss();
+    MANTISSA_CHECK(
+        value.defined() && value.numel() == 1 && value.requires_grad(), InvalidArgument,
+        "find_skip_reason: the loss is not one value with a gradient; return the loss that "
+        "backward() was called on");
     result.is_loss_finite = value.isfinite().all().item<bool>();
     if (result.is_loss_finite) {
       value.to(at::kFloat).mul(scale).backward();  // as a loss scaler does
@@ -88,7 +93,8 @@ std::string where(const NonfiniteOrigin& origin) {
   }
   const std::string within = origin.within.empty() ? "" : concat(" within ", origin.within);
   const std::string scope = origin.scope.empty() ? "the top level" : origin.scope;
-  return concat(origin.value, " from ", origin.operation, within,
+  const std::string value = std::isnan(origin.value) ? "nan" : concat(origin.value);
+  return concat(value, " from ", origin.operation, within,
                 origin.in_backward ? " (backward of " : " (", scope, ")");
 }
 
@@ -134,6 +140,8 @@ ReplayPoint::Guard::~Guard() { set_generator_state(present_); }
 
 SkipReason find_skip_reason(const ReplayPoint& point, const tensor::ParameterList& parameters,
                             double scale, const std::function<at::Tensor()>& loss) {
+  MANTISSA_CHECK(std::isfinite(scale) && scale > 0, InvalidArgument, "find_skip_reason: scale is ",
+                 scale, "; pass that of the step");
   const Replay plain = replay(point, parameters, 1, loss);
   if (!plain.is_loss_finite) {
     return {SkipCause::forward, plain.origin, ""};

@@ -65,6 +65,8 @@ class MANTISSA_API ReplayPoint {
 /// all is finite there, at `scale`. `loss` is the forward pass, with its autocast region, and
 /// returns the loss before scaling. Gradients are as before afterwards; buffers that a forward pass
 /// changes are changed again (tensor::Rollback). Waits for the device.
+/// Throws InvalidArgument for a loss that is not one value with a gradient, or a scale that no step
+/// can have.
 ///
 ///     const monitor::ReplayPoint point;
 ///     ... a step, skipped ...

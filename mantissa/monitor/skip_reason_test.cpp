@@ -11,6 +11,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include "mantissa/base/error.h"
 #include "mantissa/tensor/scope.h"
 
 namespace mantissa::monitor {
@@ -87,6 +88,19 @@ TEST(SkipReason, LeavesGradientsAndGeneratorAsTheyWere) {
   EXPECT_TRUE(model.parameters[0].value.grad().is_same(gradient));
   EXPECT_EQ(gradient.item<float>(), 7);
   EXPECT_TRUE(at::equal(at::rand({3}), expected));
+}
+
+TEST(SkipReason, RefusesWhatNoStepHas) {
+  const Model model;
+  for (const double scale : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_THROW((void)model.reason(scale), InvalidArgument) << scale;
+  }
+  const auto of = [&](const at::Tensor& loss) {
+    return find_skip_reason(ReplayPoint(), model.parameters, 1, [&] { return loss; });
+  };
+  EXPECT_THROW((void)of(at::Tensor()), InvalidArgument);
+  EXPECT_THROW((void)of(at::ones({1})), InvalidArgument);
+  EXPECT_THROW((void)of(at::ones({2}).requires_grad_()), InvalidArgument);
 }
 
 TEST(SkipReason, TheReplayDropsWhatTheStepDropped) {

@@ -12,6 +12,8 @@ namespace mantissa::tensor {
 Rollback::Rollback(std::vector<at::Tensor> tensors) : tensors_(std::move(tensors)) {
   const at::NoGradGuard no_grad;
   for (const at::Tensor& tensor : tensors_) {
+    MANTISSA_CHECK(tensor.defined(), InvalidArgument,
+                   "Rollback: a tensor is undefined; leave it out");
     remembered_.push_back(tensor.detach().clone());
   }
 }

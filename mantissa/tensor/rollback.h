@@ -23,6 +23,7 @@ namespace mantissa::tensor {
 class MANTISSA_API Rollback {
  public:
   /// Tensors of any dtype and device, which stay those of the model. Remembers their values.
+  /// Throws InvalidArgument for an undefined one.
   explicit Rollback(std::vector<at::Tensor> tensors);
 
   /// The values that undo_if() puts back are those of now.

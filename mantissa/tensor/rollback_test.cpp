@@ -73,6 +73,7 @@ TEST(Rollback, KeepsEveryDtypeAndLayout) {
 
 TEST(Rollback, RefusesAFlagOfMoreThanOneValue) {
   EXPECT_THROW(Rollback({}).undo_if(at::zeros({2})), InvalidArgument);
+  EXPECT_THROW(Rollback({at::Tensor()}), InvalidArgument);
 }
 
 }  // namespace

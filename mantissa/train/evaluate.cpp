@@ -4,6 +4,8 @@
 #include <numbers>
 #include <optional>
 
+#include <ATen/core/grad_mode.h>
+
 #include "mantissa/base/error.h"
 #include "mantissa/data/evaluation.h"
 #include "mantissa/optim/ema.h"

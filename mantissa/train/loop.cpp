@@ -240,11 +240,14 @@ void Loop::step() {
                  report.loss, " at the first step, in the forward pass", reason.empty() ? "" : ": ",
                  reason,
                  "; lower the precision's risk with --precision fp32 or bf16, or check the data");
+  const bool is_of_scale = report.skip && report.skip->reason.cause == monitor::SkipCause::scale;
   MANTISSA_CHECK(progress_.skipped_in_row < config_.train.max_skips, Error,
                  "train: ", progress_.skipped_in_row, " steps in a row were skipped up to step ",
                  progress_.step, ", loss ", report.loss, ", scale ", report.scale,
                  reason.empty() ? "" : ": ", reason,
-                 "; lower optim.lr, or use bf16; the last checkpoint is kept");
+                 is_of_scale ? "; lower scale.floor or scale.initial, or use bf16"
+                             : "; lower optim.lr, or use bf16",
+                 saved_step_ > 0 ? "; the last checkpoint is kept" : "");
 }
 
 bool Loop::validation_is_due() const {

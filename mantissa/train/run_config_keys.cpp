@@ -85,7 +85,8 @@ std::vector<Key> make_keys() {
        has_events,
        "data.validation names something or train.checkpoint_every is 0"},
       {"train.eval_windows",
-       "validation windows looked at, evenly spread; 0: all",
+       "validation windows looked at, evenly spread; 0: all. The Markov figure and `mantissa eval` "
+       "are always of all",
        FIELD(train, eval_windows),
        {},
        0,

@@ -126,6 +126,7 @@ TEST_F(StepTest, MicrobatchesGiveTheStepOfTheWholeBatch) {
     run.train.microbatch = 1;
     const auto loader = make_loader(run, data);
     std::vector<data::Batch> microbatches;
+    microbatches.reserve(4);
     for (int i = 0; i < 4; ++i) {
       microbatches.push_back(loader->next());
     }

@@ -18,7 +18,7 @@ class TinyRunTest : public ::testing::Test {
   // On tensors this small threads only wait for each other, and long when other processes compute.
   TinyRunTest() { at::set_num_threads(1); }
 
-  RunConfig config(std::vector<Setting> settings = {}) const {
+  RunConfig config(const std::vector<Setting>& settings = {}) const {
     const std::filesystem::path file =
         root_.write("tiny.toml", "[data]\nfasta = \"" MANTISSA_SOURCE_DIR
                                  "/data/lambda.fa\"\n"

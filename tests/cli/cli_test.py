@@ -170,6 +170,16 @@ class CliTest(unittest.TestCase):
         self.assertIn("mantissa: warning:", result.stderr)
         self.assertIn(newest.name, result.stderr)
 
+    def test_a_run_of_skipped_steps_alone_failed(self):
+        result = self.mantissa("train", self.run_file, "--precision", "fp16", "--set", "scale.initial=1e30",
+                               "--set", "train.steps=4", "--set", "train.explain_skips=false", code=1)
+        self.assertIn("all 4 steps were skipped, so nothing was trained", result.stderr)
+
+    def test_names_that_lead_out_of_a_run_are_refused(self):
+        self.mantissa("train", self.run_file, "--out", "named")
+        self.fails(2, "is no name within the run", "eval", "named", "--checkpoint", "../../other/step-1")
+        self.fails(2, "name a folder", "train", self.run_file, "--out", "")
+
     def test_steps_skipped_in_a_row_end_the_run_with_a_reason(self):
         self.fails(1, "steps in a row were skipped", "train", self.run_file, "--precision", "fp16",
                    "--set", "scale.kind=static", "--set", "scale.initial=1e38", "--set", "train.max_skips=3")

@@ -74,8 +74,10 @@ bool promotes(const std::map<std::string, amp::ResolvedRule>& rules, const std::
 void sweep(const OpSamples& samples, const SampleCall& sample, const amp::Policy& policy,
            bool promoted, Sweep& found) {
   const int64_t tensors = samples.floating_tensors(sample);
-  for (const auto& [one, others] :
+  for (const auto& formats :
        {std::pair(at::kBFloat16, at::kFloat), std::pair(at::kHalf, at::kBFloat16)}) {
+    const at::ScalarType one = formats.first;
+    const at::ScalarType others = formats.second;
     for (int64_t i = 0; i < tensors; ++i) {
       const auto arguments = [&] {
         return samples.arguments(sample, [&](int64_t n) { return n == i ? one : others; });
