@@ -29,9 +29,9 @@ struct CompiledPolicy {
 
 /// The one compiled form of equal policies; lives as long as the process. The first call for a
 /// policy checks it and gives every operation that it lists a kernel under kAutocastKey; the first
-/// of all does so for the built-in tables but that of apex-o1, and takes some milliseconds. Kernels are never taken
-/// away. LibTorch's dispatcher tables are not made to change while other threads call the same
-/// operations, so policies with further operations are compiled before threads start.
+/// of all does so for the built-in tables but that of apex-o1, and takes some milliseconds. Kernels
+/// are never taken away. LibTorch's dispatcher tables are not made to change while other threads
+/// call the same operations, so policies with further operations are compiled before threads start.
 /// Throws InvalidArgument for a policy that parse_policy would not give, and Unsupported when
 /// another library uses the key.
 const CompiledPolicy& compiled(const Policy& policy);

@@ -67,8 +67,9 @@ TEST(Ema, TheWeightIsAFixedPoint) {
 TEST(Ema, NamesAShadowThatDoesNotFit) {
   WeightUpdate weight;
   weight.model = at::ones({4}, at::kBFloat16);
-  EXPECT_EQ(message_of<InvalidArgument>(
-                [&] { ema_({{weight, at::ones({4}, at::kBFloat16)}}, 0.9); }),
+  EXPECT_EQ(message_of<InvalidArgument>([&] {
+              ema_({{weight, at::ones({4}, at::kBFloat16)}}, 0.9);
+            }),
             "ema_: parameter 0: the shadow does not fit the weight; make it with "
             "weights_of(weight)");
 }

@@ -48,12 +48,11 @@ void check_moment(const Moment& moment, const at::Tensor& pattern, const std::st
   MANTISSA_CHECK(scales.defined() == has_codes, InvalidArgument, where, " is ",
                  values.scalar_type(), scales.defined() ? " with" : " without",
                  " scales; pass scales exactly when it is Byte");
-  MANTISSA_CHECK(!has_codes || (scales.is_cpu() && scales.scalar_type() == at::kFloat &&
-                                scales.dim() == 1 && scales.is_contiguous() &&
-                                scales.numel() == blocks_of(values.numel())),
-                 InvalidArgument, where, " has ", scales.numel(), " scales of ",
-                 scales.scalar_type(), ", not ", blocks_of(values.numel()),
-                 " of Float; make it with zero_moment(weight, ...)");
+  MANTISSA_CHECK(
+      !has_codes || (scales.is_cpu() && scales.scalar_type() == at::kFloat && scales.dim() == 1 &&
+                     scales.is_contiguous() && scales.numel() == blocks_of(values.numel())),
+      InvalidArgument, where, " has ", scales.numel(), " scales of ", scales.scalar_type(),
+      ", not ", blocks_of(values.numel()), " of Float; make it with zero_moment(weight, ...)");
 }
 
 cpu::MomentView moment_view(const Moment& moment, CodeMap map) {
@@ -97,15 +96,14 @@ void store_moments_reference(const Moment& moment, CodeMap map, const std::vecto
     auto* patterns = static_cast<uint16_t*>(moment.values.mutable_data_ptr());
     Random random(moment.seed, moment.stream);
     for (size_t i = 0; i < values.size(); ++i) {
-      patterns[i] = static_cast<uint16_t>(numerics::encode(numerics::Format::bf16, values[i],
-                                                           numerics::Rounding::stochastic,
-                                                           random.next_u32()));
+      patterns[i] = static_cast<uint16_t>(numerics::encode(
+          numerics::Format::bf16, values[i], numerics::Rounding::stochastic, random.next_u32()));
     }
   } else {
-    quantize_reference(
-        map, values, std::span(moment.values.mutable_data_ptr<uint8_t>(), values.size()),
-        std::span(moment.scales.mutable_data_ptr<float>(),
-                  static_cast<size_t>(moment.scales.numel())));
+    quantize_reference(map, values,
+                       std::span(moment.values.mutable_data_ptr<uint8_t>(), values.size()),
+                       std::span(moment.scales.mutable_data_ptr<float>(),
+                                 static_cast<size_t>(moment.scales.numel())));
   }
 }
 

@@ -39,8 +39,8 @@ AdamwParameter parameter(const Tensor& weight, MomentFormat format) {
     result.weight.master = weight.clone();
   } else {
     result.weight.model = weight.clone();
-    result.weight.rest = at::zeros(weight.sizes(), at::kShort).as_strided(weight.sizes(),
-                                                                          weight.strides());
+    result.weight.rest =
+        at::zeros(weight.sizes(), at::kShort).as_strided(weight.sizes(), weight.strides());
   }
   result.weight.lr = 1e-2;
   result.weight.weight_decay = 0.1;
@@ -92,8 +92,8 @@ TEST(Moment, EveryFormatIsWhatTheReferenceMakesOfIt) {
       fast_sgd.weight.rest = fast.weight.rest.defined() ? fast.weight.rest.clone() : Tensor();
       SgdParameter slow_sgd = fast_sgd;
       slow_sgd.momentum = zero_moment(weight, format, CodeMap::with_sign);
-      for (Tensor* tensor : {&slow_sgd.weight.master, &slow_sgd.weight.model,
-                             &slow_sgd.weight.rest}) {
+      for (Tensor* tensor :
+           {&slow_sgd.weight.master, &slow_sgd.weight.model, &slow_sgd.weight.rest}) {
         *tensor = tensor->defined() ? tensor->clone() : Tensor();
       }
       for (uint64_t step = 0; step < 3; ++step) {

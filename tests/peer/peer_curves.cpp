@@ -1,6 +1,6 @@
 // peer_curves INPUT OUTPUT: trains as tests/peer/peer_test.py does, on that script's weights and
-// batches, and writes losses, loss scales and the last parameters. Both sides are one to one: what is
-// changed here must be changed there.
+// batches, and writes losses, loss scales and the last parameters. Both sides are one to one: what
+// is changed here must be changed there.
 
 #include <cmath>
 #include <cstdio>

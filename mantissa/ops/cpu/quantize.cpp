@@ -72,7 +72,8 @@ uint32_t position_of(const Positions& positions, uint32_t magnitude) {
   const uint32_t bits = std::min(magnitude, kOne);
   const uint32_t bucket = std::max(bits >> kBucketShift, kFirstBucket) - kFirstBucket;
   const uint32_t first = positions.first[bucket];
-  return first + static_cast<uint32_t>(std::bit_cast<float>(bits) >= positions.thresholds[first + 1]);
+  return first +
+         static_cast<uint32_t>(std::bit_cast<float>(bits) >= positions.thresholds[first + 1]);
 }
 
 // As integers, magnitudes have the order of the numbers, infinity and NaN above all.
