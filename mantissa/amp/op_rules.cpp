@@ -35,15 +35,6 @@ std::string_view to_string(Rule rule) {
   MANTISSA_ASSERT(false);
 }
 
-Rule parse_rule(std::string_view name) {
-  std::vector<std::string> names;
-  for (Rule rule : kRules) {
-    if (to_string(rule) == name) {
-      return rule;
-    }
-    names.emplace_back(to_string(rule));
-  }
-  throw InvalidArgument(concat("rule: unknown \"", name, "\"", suggestion(name, names)));
-}
+Rule parse_rule(std::string_view name) { return parse_enumerator(name, kRules, "rule: unknown"); }
 
 }  // namespace mantissa::amp

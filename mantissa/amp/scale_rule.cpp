@@ -75,15 +75,7 @@ std::string_view to_string(ScaleKind kind) {
 }
 
 ScaleKind parse_scale_kind(std::string_view name) {
-  std::vector<std::string> names;
-  for (const ScaleKind kind : kScaleKinds) {
-    if (to_string(kind) == name) {
-      return kind;
-    }
-    names.emplace_back(to_string(kind));
-  }
-  throw InvalidArgument(
-      concat("loss scaler: unknown kind \"", name, "\"", suggestion(name, names)));
+  return parse_enumerator(name, kScaleKinds, "loss scaler: unknown kind");
 }
 
 LossScalerOptions scale_preset(std::string_view name) {

@@ -21,6 +21,18 @@ int64_t blocks_of(int64_t elements) {
 
 }  // namespace
 
+std::string_view to_string(MomentFormat format) {
+  switch (format) {
+    case MomentFormat::fp32:
+      return "fp32";
+    case MomentFormat::bf16:
+      return "bf16";
+    case MomentFormat::blockwise8:
+      return "blockwise8";
+  }
+  MANTISSA_ASSERT(false);
+}
+
 Moment zero_moment(const at::Tensor& pattern, MomentFormat format, CodeMap map) {
   const at::Tensor weight = pattern.detach();
   switch (format) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
@@ -11,6 +12,9 @@
 namespace mantissa::ops {
 
 enum class MomentFormat : uint8_t { fp32, bf16, blockwise8 };
+
+/// The enumerator, as in run files and checkpoints.
+MANTISSA_API std::string_view to_string(MomentFormat format);
 
 /// A running mean of gradients (first moment, momentum) or of their squares (second moment) from
 /// step to step. An update reads it as FP32, uses the FP32 value that it computes, and stores that:

@@ -128,19 +128,6 @@ constexpr std::array kMasters = {Masters::fp32, Masters::split, Masters::compens
 constexpr std::array kMomentFormats = {MomentFormat::fp32, MomentFormat::bf16,
                                        MomentFormat::blockwise8};
 
-template <typename Enum, size_t size>
-Enum parse(const std::array<Enum, size>& values, const char* what, std::string_view name) {
-  std::vector<std::string> names;
-  for (const Enum value : values) {
-    if (to_string(value) == name) {
-      return value;
-    }
-    names.emplace_back(to_string(value));
-  }
-  throw InvalidArgument(
-      concat("optimizer: unknown ", what, " \"", name, "\"", suggestion(name, names)));
-}
-
 void check_parameters(const tensor::ParameterList& parameters) {
   std::set<std::string> names;
   std::set<const void*> tensors;
@@ -221,7 +208,9 @@ std::string_view to_string(Kind kind) {
   MANTISSA_ASSERT(false);
 }
 
-Kind parse_kind(std::string_view name) { return parse(kKinds, "kind", name); }
+Kind parse_kind(std::string_view name) {
+  return parse_enumerator(name, kKinds, "optimizer: unknown kind");
+}
 
 std::string_view to_string(Masters masters) {
   switch (masters) {
@@ -239,22 +228,12 @@ std::string_view to_string(Masters masters) {
   MANTISSA_ASSERT(false);
 }
 
-Masters parse_masters(std::string_view name) { return parse(kMasters, "masters", name); }
-
-std::string_view to_string(MomentFormat format) {
-  switch (format) {
-    case MomentFormat::fp32:
-      return "fp32";
-    case MomentFormat::bf16:
-      return "bf16";
-    case MomentFormat::blockwise8:
-      return "blockwise8";
-  }
-  MANTISSA_ASSERT(false);
+Masters parse_masters(std::string_view name) {
+  return parse_enumerator(name, kMasters, "optimizer: unknown masters");
 }
 
 MomentFormat parse_moment_format(std::string_view name) {
-  return parse(kMomentFormats, "format of moments", name);
+  return parse_enumerator(name, kMomentFormats, "optimizer: unknown format of moments");
 }
 
 Optimizer::Optimizer(const tensor::ParameterList& parameters, const OptimizerOptions& options)

@@ -47,8 +47,6 @@ MANTISSA_API std::string_view to_string(Masters masters);
 /// Throws InvalidArgument with the nearest valid name.
 MANTISSA_API Masters parse_masters(std::string_view name);
 
-MANTISSA_API std::string_view to_string(MomentFormat format);
-
 /// Throws InvalidArgument with the nearest valid name.
 MANTISSA_API MomentFormat parse_moment_format(std::string_view name);
 
@@ -131,8 +129,8 @@ struct LostUpdates {
 ///
 /// Gradients are never written, so two optimizers over one FP32 parameter read the same ones; of a
 /// 16-bit parameter each keeps a master of its own, and the last step decides. Sparse gradients are
-/// made dense, duplicates added in their own dtype: every element is updated, as moments and decay
-/// demand.
+/// made dense, duplicates added in their own dtype, or in FP32 by `accumulate_`: every element is
+/// updated, as moments and decay demand.
 class MANTISSA_API Optimizer {
  public:
   /// Names, dtypes and options are checked. InvalidArgument for a parameter in two groups, for a

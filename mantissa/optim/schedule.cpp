@@ -31,14 +31,7 @@ std::string_view to_string(ScheduleKind kind) {
 }
 
 ScheduleKind parse_schedule_kind(std::string_view name) {
-  std::vector<std::string> names;
-  for (ScheduleKind kind : kKinds) {
-    if (to_string(kind) == name) {
-      return kind;
-    }
-    names.emplace_back(to_string(kind));
-  }
-  throw InvalidArgument(concat("schedule: unknown kind \"", name, "\"", suggestion(name, names)));
+  return parse_enumerator(name, kKinds, "schedule: unknown kind");
 }
 
 void validate(const Schedule& schedule) {
