@@ -10,6 +10,7 @@
 #include "mantissa/cli/divergence.h"
 #include "mantissa/cli/prepare.h"
 #include "mantissa/cli/progress_display.h"
+#include "mantissa/cli/settings.h"
 #include "mantissa/cli/stop_signals.h"
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/report/comparison.h"
@@ -61,12 +62,8 @@ void run_compare(const Options& options, int& exit_code) {
   for (const std::string& precision : options.precisions) {
     MANTISSA_CHECK(seen.insert(precision).second, InvalidArgument, "--precisions: \"", precision,
                    "\" is named twice; name each once");
-    std::vector<train::Setting> settings;
-    for (const std::string& text : options.settings) {
-      settings.push_back(train::parse_setting(text));
-    }
-    settings.push_back({"precision.compute", precision});
-    configs.push_back(train::load_run_config(options.run_file, settings));
+    configs.push_back(train::load_run_config(
+        options.run_file, settings_of(options.settings, {{"precision.compute", precision}})));
   }
 
   prepare_process();

@@ -7,6 +7,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/cli/command.h"
 #include "mantissa/cli/prepare.h"
+#include "mantissa/cli/settings.h"
 #include "mantissa/monitor/lint.h"
 #include "mantissa/train/lint_run.h"
 
@@ -39,17 +40,9 @@ void run_rules(bool as_json) {
 }
 
 train::RunConfig load(const Options& options) {
-  std::vector<train::Setting> settings;
-  for (const std::string& text : options.settings) {
-    settings.push_back(train::parse_setting(text));
-  }
-  if (options.precision) {
-    settings.push_back({"precision.compute", *options.precision});
-  }
-  if (options.policy) {
-    settings.push_back({"precision.policy", *options.policy});
-  }
-  return train::load_run_config(options.run_file, settings);
+  return train::load_run_config(
+      options.run_file, settings_of(options.settings, {{"precision.compute", options.precision},
+                                                       {"precision.policy", options.policy}}));
 }
 
 ordered_json json_of(const monitor::LintReport& report) {

@@ -8,6 +8,7 @@
 #include "mantissa/cli/divergence.h"
 #include "mantissa/cli/prepare.h"
 #include "mantissa/cli/progress_display.h"
+#include "mantissa/cli/settings.h"
 #include "mantissa/cli/stop_signals.h"
 #include "mantissa/report/comparison.h"
 #include "mantissa/train/loop.h"
@@ -29,19 +30,9 @@ struct Options {
 };
 
 std::vector<train::Setting> all_settings(const Options& options) {
-  std::vector<train::Setting> settings;
-  for (const std::string& text : options.settings) {
-    settings.push_back(train::parse_setting(text));
-  }
-  const auto shorthand = [&](const char* key, const std::optional<std::string>& value) {
-    if (value) {
-      settings.push_back({key, *value});
-    }
-  };
-  shorthand("precision.compute", options.precision);
-  shorthand("precision.policy", options.policy);
-  shorthand("train.microbatch", options.microbatch);
-  return settings;
+  return settings_of(options.settings, {{"precision.compute", options.precision},
+                                        {"precision.policy", options.policy},
+                                        {"train.microbatch", options.microbatch}});
 }
 
 // runs/<name of the run file>-<precision>, the first of -2, -3, ... that is free.

@@ -35,6 +35,14 @@ at::Tensor tensor_argument(const TracedCall& call, std::string_view name) {
   return value != nullptr && value->isTensor() ? value->toTensor() : at::Tensor();
 }
 
+const TracedCall& outermost(const TracedCall& call) {
+  const TracedCall* result = &call;
+  while (result->outer != nullptr && result->operation.has_value()) {
+    result = result->outer;
+  }
+  return *result;
+}
+
 at::Tensor result(const TracedCall& call) {
   return !call.outputs.empty() && call.outputs[0].isTensor() ? call.outputs[0].toTensor()
                                                              : at::Tensor();
@@ -86,6 +94,10 @@ bool all_finite(const std::vector<at::Tensor>& tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
     return !holds_reals(tensor) || all_finite(tensor);
   });
+}
+
+at::Tensor nonfinite_values(const at::Tensor& tensor) {
+  return tensor.masked_select(tensor.isfinite().logical_not());
 }
 
 double largest_magnitude(const at::Tensor& tensor) {

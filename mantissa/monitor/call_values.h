@@ -19,6 +19,9 @@ const c10::IValue* argument(const TracedCall& call, std::string_view name);
 /// The argument as a tensor; undefined when there is none.
 at::Tensor tensor_argument(const TracedCall& call, std::string_view name);
 
+/// What the step called, or the node of the backward pass; `call` itself when it is that.
+const TracedCall& outermost(const TracedCall& call);
+
 /// The first result; undefined when the call threw or has none.
 at::Tensor result(const TracedCall& call);
 
@@ -40,6 +43,9 @@ int64_t num_true(const at::Tensor& mask);
 bool all_finite(const at::Tensor& tensor);
 bool all_finite(const std::vector<at::Tensor>& tensors);  // those that hold reals
 double largest_magnitude(const at::Tensor& tensor);
+
+/// Those of the tensor that are not finite, in order, 1-d.
+at::Tensor nonfinite_values(const at::Tensor& tensor);
 
 /// The first result of the same call with FP32 in place of 16-bit tensors.
 at::Tensor result_in_fp32(const TracedCall& call);

@@ -10,6 +10,7 @@
 #include <c10/util/Exception.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/monitor/call_values.h"
 #include "mantissa/monitor/lint_rules.h"
 
 namespace mantissa::monitor {
@@ -58,15 +59,6 @@ const std::vector<RuleEntry>& rule_table() {
        check_tensor_core_size},
   };
   return table;
-}
-
-// What the step called, or the node of the backward pass.
-const TracedCall& outermost(const TracedCall& call) {
-  const TracedCall* result = &call;
-  while (result->outer != nullptr && result->operation.has_value()) {
-    result = result->outer;
-  }
-  return *result;
 }
 
 class Collector {

@@ -19,7 +19,7 @@ std::optional<double> nonfinite_value(const at::Tensor& tensor) {
   if (!holds_reals(tensor) || all_finite(tensor)) {
     return std::nullopt;
   }
-  return tensor.masked_select(tensor.isfinite().logical_not())[0].item<double>();
+  return nonfinite_values(tensor)[0].item<double>();
 }
 
 std::optional<double> nonfinite_value(const c10::IValue& value) {
@@ -56,17 +56,6 @@ bool is_given_nonfinite(const TracedCall& call) {
   return false;
 }
 
-std::string outermost(const TracedCall& call) {
-  if (!call.node.empty()) {
-    return call.node;
-  }
-  const TracedCall* outer = call.outer;
-  while (outer != nullptr && outer->outer != nullptr) {
-    outer = outer->outer;
-  }
-  return outer == nullptr ? "" : outer->name;
-}
-
 }  // namespace
 
 NonfiniteOrigin find_nonfinite_origin(const std::function<void()>& step) {
@@ -78,7 +67,9 @@ NonfiniteOrigin find_nonfinite_origin(const std::function<void()>& step) {
     for (const c10::IValue& output : call.outputs) {
       if (const auto value = nonfinite_value(output)) {
         if (!is_given_nonfinite(call)) {
-          origin = {call.name, outermost(call), call.scope, call.in_backward, *value};
+          const TracedCall& outer = outermost(call);
+          origin = {call.name, &outer == &call ? "" : outer.name, call.scope, call.in_backward,
+                    *value};
         }
         return;
       }

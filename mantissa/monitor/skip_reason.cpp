@@ -1,28 +1,17 @@
 #include "mantissa/monitor/skip_reason.h"
 
 #include <cmath>
-#include <mutex>
 #include <vector>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/nonfinite.h"
+#include "mantissa/monitor/call_values.h"
+#include "mantissa/tensor/generator_state.h"
 
 namespace mantissa::monitor {
 namespace {
-
-at::Tensor generator_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_generator_state(const at::Tensor& state) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(state);
-}
 
 // Gradients that are put back in the end, and none in between.
 class GradientsAside {
@@ -54,7 +43,7 @@ std::string first_nonfinite_gradient(const tensor::ParameterList& parameters) {
       continue;
     }
     const at::Tensor values = gradient.is_sparse() ? gradient.coalesce().values() : gradient;
-    if (!values.isfinite().all().item<bool>()) {
+    if (!all_finite(values)) {
       return parameter.name;
     }
   }
@@ -78,7 +67,7 @@ Replay replay(const ReplayPoint& point, const tensor::ParameterList& parameters,
         value.defined() && value.numel() == 1 && value.requires_grad(), InvalidArgument,
         "find_skip_reason: the loss is not one value with a gradient; return the loss that "
         "backward() was called on");
-    result.is_loss_finite = value.isfinite().all().item<bool>();
+    result.is_loss_finite = all_finite(value);
     if (result.is_loss_finite) {
       value.to(at::kFloat).mul(scale).backward();  // as a loss scaler does
     }
@@ -93,8 +82,7 @@ std::string where(const NonfiniteOrigin& origin) {
   }
   const std::string within = origin.within.empty() ? "" : concat(" within ", origin.within);
   const std::string scope = origin.scope.empty() ? "the top level" : origin.scope;
-  const std::string value = std::isnan(origin.value) ? "nan" : concat(origin.value);
-  return concat(value, " from ", origin.operation, within,
+  return concat(nonfinite_name(origin.value).value(), " from ", origin.operation, within,
                 origin.in_backward ? " (backward of " : " (", scope, ")");
 }
 
@@ -130,13 +118,13 @@ std::string describe(const SkipReason& reason) {
   MANTISSA_ASSERT(false);
 }
 
-ReplayPoint::ReplayPoint() : state_(generator_state()) {}
+ReplayPoint::ReplayPoint() : state_(tensor::cpu_generator_state()) {}
 
-ReplayPoint::Guard::Guard(const ReplayPoint& point) : present_(generator_state()) {
-  set_generator_state(point.state_);
+ReplayPoint::Guard::Guard(const ReplayPoint& point) : present_(tensor::cpu_generator_state()) {
+  tensor::set_cpu_generator_state(point.state_);
 }
 
-ReplayPoint::Guard::~Guard() { set_generator_state(present_); }
+ReplayPoint::Guard::~Guard() { tensor::set_cpu_generator_state(present_); }
 
 SkipReason find_skip_reason(const ReplayPoint& point, const tensor::ParameterList& parameters,
                             double scale, const std::function<at::Tensor()>& loss) {

@@ -112,9 +112,10 @@ Hits check_node(const TracedCall& call) {
     return {};
   }
   const bool is_16bit = format_16bit(*bad).has_value();
+  const at::Tensor values = nonfinite_values(*bad);
   return {{.format = format_name(*bad),
-           .value = text(bad->masked_select(bad->isfinite().logical_not())[0].item<double>()),
-           .consequence = concat(num_true(bad->isfinite().logical_not()), " of ", bad->numel(),
+           .value = text(values[0].item<double>()),
+           .consequence = concat(values.numel(), " of ", bad->numel(),
                                  " gradients are not finite, although those that came are"),
            .remedy = is_16bit ? "lower the loss scale, as a dynamic one does, or run the forward "
                                 "operation in fp32 or bf16"
@@ -233,12 +234,12 @@ Hits check_overflow(const TracedCall& call, const LintOptions& options) {
     return {};
   }
   const std::string format_text(numerics::to_string(*format));
+  const at::Tensor values = nonfinite_values(y);
   return {{.format = format_text,
-           .value = text(y.masked_select(y.isfinite().logical_not())[0].item<double>()),
-           .consequence =
-               concat(num_true(y.isfinite().logical_not()), " of ", y.numel(),
-                      " results are beyond ", text(numerics::info(*format).max),
-                      ", the largest number of ", format_text, ", though every input is finite"),
+           .value = text(values[0].item<double>()),
+           .consequence = concat(values.numel(), " of ", y.numel(), " results are beyond ",
+                                 text(numerics::info(*format).max), ", the largest number of ",
+                                 format_text, ", though every input is finite"),
            .remedy = "run it in fp32 (a rule or a scope of the policy) or in bf16; in the forward "
                      "pass no loss scale helps",
            .of_values = true}};

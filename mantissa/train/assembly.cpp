@@ -245,4 +245,12 @@ std::unique_ptr<data::Loader> make_loader(const RunConfig& config, const RunData
   return std::make_unique<data::Loader>(data.train, sampler, options);
 }
 
+std::vector<data::Batch> next_microbatches(const RunConfig& config, data::Loader& loader) {
+  std::vector<data::Batch> microbatches;
+  for (int64_t rows = 0; rows < config.train.batch; rows += config.microbatch()) {
+    microbatches.push_back(loader.next());
+  }
+  return microbatches;
+}
+
 }  // namespace mantissa::train

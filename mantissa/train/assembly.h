@@ -7,6 +7,7 @@
 
 #include "mantissa/amp/loss_scaler.h"
 #include "mantissa/base/api.h"
+#include "mantissa/data/batch.h"
 #include "mantissa/data/genome_dataset.h"
 #include "mantissa/data/loader.h"
 #include "mantissa/genome/genome.h"
@@ -75,5 +76,9 @@ class MANTISSA_API Learner {
 
 MANTISSA_API std::unique_ptr<data::Loader> make_loader(const RunConfig& config,
                                                        const RunData& data);
+
+/// The microbatches of the next step.
+MANTISSA_API std::vector<data::Batch> next_microbatches(const RunConfig& config,
+                                                        data::Loader& loader);
 
 }  // namespace mantissa::train

@@ -9,14 +9,6 @@ namespace {
 // From 2^16 to 2^-8, more than a dynamic scale needs where one fits at all.
 constexpr int kMaxSteps = 24;
 
-std::vector<data::Batch> next_batches(const RunConfig& config, data::Loader& loader) {
-  std::vector<data::Batch> batches;
-  for (int64_t rows = 0; rows < config.train.batch; rows += config.microbatch()) {
-    batches.push_back(loader.next());
-  }
-  return batches;
-}
-
 }  // namespace
 
 monitor::LintReport lint_run(const RunConfig& config) {
@@ -25,7 +17,7 @@ monitor::LintReport lint_run(const RunConfig& config) {
   quiet.train.explain_skips = false;  // it traces the step, and lint does that
   Learner learner(quiet);
   const auto loader = make_loader(config, data);
-  const auto batches = next_batches(config, *loader);
+  const auto batches = next_microbatches(config, *loader);
   const monitor::LintOptions options{.parameters = learner.model().parameters()};
   const int max_steps = config.scale_kind() == "dynamic" ? kMaxSteps : 1;
   monitor::LintReport report;

@@ -18,6 +18,7 @@
 #include "mantissa/record/reader.h"
 #include "mantissa/record/tensorboard.h"
 #include "mantissa/record/writer.h"
+#include "mantissa/tensor/generator_state.h"
 #include "mantissa/tensor/memory.h"
 #include "mantissa/train/assembly.h"
 #include "mantissa/train/evaluate.h"
@@ -165,11 +166,7 @@ void Loop::restore() {
     // The process may have died between writing this checkpoint and marking it.
     checkpoint::mark_best(folder_->checkpoints(), progress_.step);
   }
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  {
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    generator.set_state(state.tensor("generator.cpu"));
-  }
+  tensor::set_cpu_generator_state(state.tensor("generator.cpu"));
   saved_step_ = progress_.step;
   open_record();
   const auto warn = [&](const std::string& text) {
@@ -202,11 +199,10 @@ void Loop::open_record() {
 void Loop::step() {
   const Clock::time_point start = Clock::now();
   const double waited = loader_->wait_s();
-  std::vector<data::Batch> microbatches;
+  const std::vector<data::Batch> microbatches = next_microbatches(config_, *loader_);
   int64_t num_tokens = 0;
-  for (int64_t rows = 0; rows < config_.train.batch; rows += config_.microbatch()) {
-    microbatches.push_back(loader_->next());
-    num_tokens += microbatches.back().tokens.numel();
+  for (const data::Batch& batch : microbatches) {
+    num_tokens += batch.tokens.numel();
   }
   const double lr = learner_.lr();
   const StepReport report = training_step(learner_.parts(), microbatches, lr);
@@ -285,11 +281,7 @@ void Loop::save() {
   content.state.set("genome", data_.fingerprint);
   content.state.set("markov_bits_per_base", markov_bits_);
   content.state.merge("progress", progress_.state_dict());
-  {
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    content.state.set("generator.cpu", generator.get_state());
-  }
+  content.state.set("generator.cpu", tensor::cpu_generator_state());
   checkpoint::WriteOptions options;
   options.keep_last = config_.train.keep;
   const checkpoint::Saved saved = checkpoint::write(folder_->checkpoints(), content, options);

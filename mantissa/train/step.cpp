@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <optional>
 
 #include <ATen/ops/full.h>
 
@@ -20,19 +21,19 @@ using tensor::memory::CategoryScope;
 
 namespace {
 
-// The loss of microbatch `i` as its share of the mean over all targets of the step.
-using MicrobatchLoss = std::function<at::Tensor(const data::Batch&)>;
+// Of microbatch `i`, as its share of the mean over all targets of the step.
+using MicrobatchLoss = std::function<at::Tensor(size_t i)>;
 
-SkipExplanation explain_skip(const StepParts& parts, const std::vector<data::Batch>& microbatches,
+SkipExplanation explain_skip(const StepParts& parts, const std::vector<int64_t>& targets,
                              const monitor::ReplayPoint& point, double scale,
                              const MicrobatchLoss& loss) {
   const tensor::ParameterList parameters = parts.model.parameters();
-  for (size_t i = 0; i < microbatches.size(); ++i) {
-    if (num_targets(microbatches[i]) == 0) {
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i] == 0) {
       continue;
     }
     const monitor::SkipReason reason =
-        monitor::find_skip_reason(point, parameters, scale, [&] { return loss(microbatches[i]); });
+        monitor::find_skip_reason(point, parameters, scale, [&] { return loss(i); });
     if (reason.cause != monitor::SkipCause::unseen) {
       return {reason, i};
     }
@@ -58,25 +59,31 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
                          double lr) {
   // Also over backward: the products there follow the same rule.
   const ops::Tf32Guard tf32(parts.compute == Format::tf32 ? ops::Tf32::on : ops::Tf32::off);
+  std::vector<int64_t> targets;
+  targets.reserve(microbatches.size());
   int64_t total = 0;
   for (const data::Batch& batch : microbatches) {
-    total += num_targets(batch);
+    targets.push_back(num_targets(batch));
+    total += targets.back();
   }
   MANTISSA_CHECK(total > 0, InvalidArgument, "train: none of ", microbatches.size(),
                  " microbatches has a target; use longer contexts or larger batches");
 
-  const auto loss_of = [&](const data::Batch& batch) {
-    const double share = static_cast<double>(num_targets(batch)) / static_cast<double>(total);
-    return forward_loss(parts, batch).mul(share);
+  const auto loss_of = [&](size_t i) {
+    const double share = static_cast<double>(targets[i]) / static_cast<double>(total);
+    return forward_loss(parts, microbatches[i]).mul(share);
   };
-  const monitor::ReplayPoint point;
+  std::optional<monitor::ReplayPoint> point;
+  if (parts.explain_skips) {
+    point.emplace();
+  }
   StepReport report;
   report.scale = parts.scaler.value().item<double>();
-  for (const data::Batch& batch : microbatches) {
-    if (num_targets(batch) == 0) {
+  for (size_t i = 0; i < microbatches.size(); ++i) {
+    if (targets[i] == 0) {
       continue;  // the mean of nothing would be NaN
     }
-    const at::Tensor loss = loss_of(batch);
+    const at::Tensor loss = loss_of(i);
     report.loss += loss.item<double>();
     parts.scaler.scale(loss).backward();
     if (microbatches.size() > 1) {
@@ -96,8 +103,8 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     parts.ema->update(parts.optimizer, report.outcome);
   }
   if (report.outcome == optim::StepOutcome::skipped) {
-    if (parts.explain_skips) {
-      report.skip = explain_skip(parts, microbatches, point, report.scale, loss_of);
+    if (point) {
+      report.skip = explain_skip(parts, targets, *point, report.scale, loss_of);
     }
   } else {
     report.lost = parts.optimizer.lost_updates();

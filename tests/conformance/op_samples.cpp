@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
+#include <optional>
 
 #include <ATen/Context.h>
 #include <ATen/core/List.h>
@@ -14,6 +14,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/base/nonfinite.h"
 #include "mantissa/tensor/safetensors.h"
 
 namespace mantissa::conformance {
@@ -36,12 +37,9 @@ at::Tensor wrapped_number(const json& value) {
 }
 
 double special_number(const std::string& word) {
-  if (word == "nan") {
-    return std::numeric_limits<double>::quiet_NaN();
-  }
-  const double infinity = std::numeric_limits<double>::infinity();
-  MANTISSA_CHECK(word == "inf" || word == "-inf", Corruption, "op_samples: unknown number ", word);
-  return word == "inf" ? infinity : -infinity;
+  const std::optional<double> number = nonfinite_value(word);
+  MANTISSA_CHECK(number.has_value(), Corruption, "op_samples: unknown number ", word);
+  return *number;
 }
 
 at::ScalarType dtype_named(const std::string& name) {

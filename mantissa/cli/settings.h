@@ -1,0 +1,19 @@
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mantissa/train/run_config.h"
+
+namespace mantissa::cli {
+
+/// What `--set` was given, then the short options that were given, as settings over a run file.
+/// Throws InvalidArgument for a text without `=`.
+std::vector<train::Setting> settings_of(
+    const std::vector<std::string>& texts,
+    std::initializer_list<std::pair<const char*, std::optional<std::string>>> short_options);
+
+}  // namespace mantissa::cli
