@@ -1,6 +1,7 @@
 // What autocast costs one small operation: listed or not, against none and against at::autocast.
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
 #include <benchmark/benchmark.h>
@@ -36,6 +37,11 @@ void listed(benchmark::State& state, Region region) {
   measure(state, region, [&] { return at::mm(a, a); });
 }
 
+void listed_widest(benchmark::State& state, Region region) {
+  const at::Tensor a = at::randn({4, 4}).to(at::kBFloat16);
+  measure(state, region, [&] { return at::cat({a, a}); });
+}
+
 void unlisted(benchmark::State& state, Region region) {
   const at::Tensor a = at::randn({8});
   measure(state, region, [&] { return at::add(a, a); });
@@ -44,6 +50,9 @@ void unlisted(benchmark::State& state, Region region) {
 BENCHMARK_CAPTURE(listed, none, Region::none);
 BENCHMARK_CAPTURE(listed, libtorch, Region::libtorch);
 BENCHMARK_CAPTURE(listed, ours, Region::ours);
+BENCHMARK_CAPTURE(listed_widest, none, Region::none);
+BENCHMARK_CAPTURE(listed_widest, libtorch, Region::libtorch);
+BENCHMARK_CAPTURE(listed_widest, ours, Region::ours);
 BENCHMARK_CAPTURE(unlisted, none, Region::none);
 BENCHMARK_CAPTURE(unlisted, libtorch, Region::libtorch);
 BENCHMARK_CAPTURE(unlisted, ours, Region::ours);

@@ -4,7 +4,7 @@
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "mantissa/amp/cast_cache.h"
+#include "mantissa/amp/argument_cast.h"
 #include "mantissa/amp/parameter_formats.h"
 #include "mantissa/base/error.h"
 
@@ -13,19 +13,6 @@ namespace {
 
 using Arguments = AutocastKernel::Arguments;
 using c10::TypeKind;
-
-constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, kAutocastKey);
-
-bool eligible(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.is_floating_point() && tensor.scalar_type() != at::kDouble;
-}
-
-at::Tensor cast(const at::Tensor& tensor, at::ScalarType dtype) {
-  if (!eligible(tensor) || tensor.scalar_type() == dtype) {
-    return tensor;
-  }
-  return cast_through_cache(tensor, dtype, active_compiled_policy()->sums_gradients_in_fp32);
-}
 
 // As in torch, an optional argument, such as a bias, follows the others.
 bool decides(const c10::TypePtr& type) {
@@ -38,18 +25,6 @@ bool decides(const c10::TypePtr& type) {
 // take the update.
 bool is_running_statistic(const c10::Argument& argument) {
   return argument.name() == "running_mean" || argument.name() == "running_var";
-}
-
-at::ScalarType wider(at::ScalarType a, at::ScalarType b) {
-  if (a == b) {
-    return a;
-  }
-  const size_t size_a = c10::elementSize(a);
-  const size_t size_b = c10::elementSize(b);
-  if (size_a == size_b) {
-    return at::kFloat;  // neither of BFloat16 and Half holds the other
-  }
-  return size_a > size_b ? a : b;
 }
 
 template <typename Visit>
@@ -78,10 +53,9 @@ void lower_results(const c10::OperatorHandle& operation, at::ScalarType compute,
 }
 
 // The elements are looked at in place, because copying a list costs more than a call.
-bool needs_cast(at::ArrayRef<c10::IValue> elements, at::ScalarType dtype) {
+bool list_needs_cast(at::ArrayRef<c10::IValue> elements, at::ScalarType dtype) {
   return std::any_of(elements.begin(), elements.end(), [&](const c10::IValue& element) {
-    return element.isTensor() && eligible(element.toTensor()) &&
-           element.toTensor().scalar_type() != dtype;
+    return element.isTensor() && needs_cast(element.toTensor(), dtype);
   });
 }
 
@@ -89,7 +63,7 @@ c10::IValue cast_list(const c10::List<at::Tensor>& tensors, at::ScalarType dtype
   c10::List<at::Tensor> result;
   result.reserve(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
-    result.push_back(cast(tensors.get(i), dtype));
+    result.push_back(cast_argument(tensors.get(i), dtype));
   }
   return result;
 }
@@ -99,7 +73,7 @@ c10::IValue cast_list(const c10::List<std::optional<at::Tensor>>& tensors, at::S
   result.reserve(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     const std::optional<at::Tensor> tensor = tensors.get(i);
-    result.push_back(tensor ? std::make_optional(cast(*tensor, dtype)) : std::nullopt);
+    result.push_back(tensor ? std::make_optional(cast_argument(*tensor, dtype)) : std::nullopt);
   }
   return result;
 }
@@ -143,7 +117,7 @@ void AutocastKernel::operator()(const c10::OperatorHandle& operation, c10::Dispa
   const CompiledPolicy* policy = active_compiled_policy();
   const Rule rule = policy == nullptr ? Rule::keep : policy->rule(number_);
   if (rule == Rule::keep) {
-    operation.redispatchBoxed(keys & kBelow, stack);
+    operation.redispatchBoxed(keys & kBelowAutocast, stack);
     return;
   }
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(kAutocastKey);
@@ -160,8 +134,8 @@ void AutocastKernel::operator()(const c10::OperatorHandle& operation, c10::Dispa
       dtype = widest_dtype(operation, arguments, *policy);
       break;
     case Rule::to_self:
-      if (!eligible(arguments[0].toTensor())) {
-        operation.redispatchBoxed(keys & kBelow, stack);
+      if (!is_eligible(arguments[0].toTensor())) {
+        operation.redispatchBoxed(keys & kBelowAutocast, stack);
         return;
       }
       dtype = arguments[0].toTensor().scalar_type();
@@ -179,7 +153,7 @@ void AutocastKernel::operator()(const c10::OperatorHandle& operation, c10::Dispa
       MANTISSA_ASSERT(false);
   }
   if (!cast_arguments(arguments, dtype)) {
-    operation.redispatchBoxed(keys & kBelow, stack);  // the keys are those of the call
+    operation.redispatchBoxed(keys & kBelowAutocast, stack);  // the keys are those of the call
     return;
   }
   operation.callBoxed(stack);
@@ -190,12 +164,11 @@ bool AutocastKernel::cast_arguments(Arguments arguments, at::ScalarType dtype) c
   for (const size_t position : cast_positions_) {
     c10::IValue& argument = arguments[position];
     if (argument.isTensor()) {
-      const at::Tensor& tensor = argument.toTensor();
-      if (eligible(tensor) && tensor.scalar_type() != dtype) {
-        argument = cast(tensor, dtype);
+      if (needs_cast(argument.toTensor(), dtype)) {
+        argument = cast_argument(argument.toTensor(), dtype);
         has_cast = true;
       }
-    } else if (argument.isList() && needs_cast(argument.toListRef(), dtype)) {
+    } else if (argument.isList() && list_needs_cast(argument.toListRef(), dtype)) {
       has_cast = true;
       argument = argument.isTensorList() ? cast_list(argument.toTensorList(), dtype)
                                          : cast_list(argument.toOptionalTensorList(), dtype);
@@ -224,22 +197,11 @@ at::ScalarType AutocastKernel::lower_dtype(Arguments arguments, at::ScalarType c
 at::ScalarType AutocastKernel::widest_dtype(const c10::OperatorHandle& operation,
                                             Arguments arguments,
                                             const CompiledPolicy& policy) const {
-  const at::ScalarType compute = compute_dtype(policy);
-  std::optional<at::ScalarType> widest;
+  WidestDtype widest(operation, policy);
   for (const size_t position : deciding_positions_) {
-    for_each_tensor(arguments[position], [&](const at::Tensor& tensor) {
-      if (!eligible(tensor)) {
-        return;
-      }
-      const at::ScalarType dtype = tensor.scalar_type();
-      MANTISSA_CHECK(policy.widens_foreign || dtype == compute || dtype == at::kFloat,
-                     InvalidArgument, "autocast: operation ",
-                     c10::toString(operation.operator_name()), " has an argument of ", dtype,
-                     " in a region of ", compute, "; cast it, or let the policy say foreign=widen");
-      widest = wider(widest.value_or(dtype), dtype);
-    });
+    for_each_tensor(arguments[position], [&](const at::Tensor& tensor) { widest.add(tensor); });
   }
-  return widest.value_or(compute);
+  return widest.value();
 }
 
 void AutocastKernel::call_with_fp32_output(const c10::OperatorHandle& operation,
@@ -247,13 +209,13 @@ void AutocastKernel::call_with_fp32_output(const c10::OperatorHandle& operation,
   const Arguments arguments(stack->end() - static_cast<int64_t>(num_arguments_), stack->end());
   const at::Tensor& first = arguments[0].toTensor();
   if (with_dtype_) {
-    const at::ScalarType dtype = eligible(first) ? at::kFloat : first.scalar_type();
+    const at::ScalarType dtype = is_eligible(first) ? at::kFloat : first.scalar_type();
     stack->emplace_back(static_cast<int64_t>(dtype));
     with_dtype_->callBoxed(stack);
     return;
   }
   MANTISSA_ASSERT(dtype_position_.has_value());
-  if (eligible(first) && arguments[*dtype_position_].isNone()) {
+  if (is_eligible(first) && arguments[*dtype_position_].isNone()) {
     arguments[*dtype_position_] = static_cast<int64_t>(at::kFloat);
   }
   operation.callBoxed(stack);

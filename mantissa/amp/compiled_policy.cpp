@@ -10,6 +10,7 @@
 
 #include "mantissa/amp/autocast_kernel.h"
 #include "mantissa/amp/operations.h"
+#include "mantissa/amp/unboxed_kernel.h"
 #include "mantissa/base/error.h"
 #include "mantissa/tensor/dtype.h"
 #include "mantissa/tensor/scope.h"
@@ -79,23 +80,24 @@ class Registry {
 
   void register_kernel(const std::string& operation, size_t number,
                        const OperationIndex& operations) {
-    const size_t colons = operation.find("::");
-    const auto handle = c10::Dispatcher::singleton().findSchema(operator_name(operation));
+    auto& dispatcher = c10::Dispatcher::singleton();
+    const auto handle = dispatcher.findSchema(operator_name(operation));
     MANTISSA_ASSERT(handle.has_value());
-    auto& library = libraries_[operation.substr(0, colons)];
-    if (!library) {
-      library = std::make_unique<torch::Library>(torch::Library::IMPL, operation.substr(0, colons),
-                                                 kAutocastKey, __FILE__, __LINE__);
+    AutocastKernel general(*handle, number, operations);
+    auto kernel = unboxed_kernel(*handle, number, general);
+    if (!kernel) {
+      kernel = c10::KernelFunction::makeFromBoxedFunctor(
+          std::make_unique<AutocastKernel>(std::move(general)));
     }
-    library->impl(operation.substr(colons + 2).c_str(),
-                  torch::CppFunction::makeFromBoxedKernel(c10::BoxedKernel::makeFromFunctor(
-                      std::make_unique<AutocastKernel>(*handle, number, operations))));
+    kernels_.push_back(dispatcher.registerImpl(handle->operator_name(), kAutocastKey,
+                                               std::move(*kernel), std::nullopt, nullptr,
+                                               "mantissa autocast"));
   }
 
   std::mutex mutex_;
   std::unique_ptr<torch::Library> fallthrough_;
-  std::map<std::string, std::unique_ptr<torch::Library>> libraries_;  // by namespace
-  std::map<std::string, size_t> numbers_;                             // of operations with a kernel
+  std::vector<c10::RegistrationHandleRAII> kernels_;
+  std::map<std::string, size_t> numbers_;  // of operations with a kernel
   std::map<Policy, CompiledPolicy> policies_;
 };
 

@@ -6,7 +6,9 @@
 #include <set>
 
 #include <ATen/Parallel.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/version.h>
 
 #include "mantissa/amp/at_autocast_testing.h"
 #include "mantissa/amp/autocast.h"
@@ -45,8 +47,8 @@ TEST_P(OpSamplesTest, AreThoseOfLibTorchsAutocastBitForBit) {
   const amp::Policy policy{.base = "torch-cpu", .compute = formats.compute};
   Silence silence;
   const c10::WarningUtils::WarningHandlerGuard guard(&silence);
+  std::set<std::string> refused;  // by LibTorch, with every sample
   std::set<std::string> computed;
-  std::set<std::string> sampled;
   for (size_t i = 0; i < samples().calls().size(); ++i) {
     const SampleCall& sample = samples().calls()[i];
     SCOPED_TRACE(sample.operation + ", call " + std::to_string(i));
@@ -62,16 +64,16 @@ TEST_P(OpSamplesTest, AreThoseOfLibTorchsAutocastBitForBit) {
       EXPECT_TRUE(same_bits(ours.results, theirs.results)) << "results";
       EXPECT_TRUE(same_bits(ours.gradients, theirs.gradients)) << "gradients";
     }
-    if (theirs.error.empty()) {
-      computed.insert(sample.operation);
-    }
-    sampled.insert(sample.operation);
+    (theirs.error.empty() ? computed : refused).insert(sample.operation);
   }
-  // FP32 is what the samples are made for. Of 16 bits, LibTorch refuses some operations.
-  if (formats.first == at::kFloat) {
-    EXPECT_EQ(computed, sampled);
+  for (const std::string& operation : computed) {
+    refused.erase(operation);
+  }
+  // FP32 of one version is what the samples are made for. Of 16 bits LibTorch refuses some.
+  if (formats.first == at::kFloat && samples().version() == TORCH_VERSION) {
+    EXPECT_THAT(refused, ::testing::IsEmpty());
   } else {
-    EXPECT_GT(computed.size(), sampled.size() / 2);
+    EXPECT_GT(computed.size(), refused.size());
   }
 }
 
