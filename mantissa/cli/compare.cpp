@@ -57,14 +57,15 @@ train::LoopOutcome start_or_resume(const train::RunConfig& config,
 
 void run_compare(const Options& options, int& exit_code) {
   const std::atomic<int>& stop = stop_flag();
-  std::vector<train::RunConfig> configs;
   std::set<std::string> seen;
+  std::vector<train::Setting> precisions;
   for (const std::string& precision : options.precisions) {
     MANTISSA_CHECK(seen.insert(precision).second, InvalidArgument, "--precisions: \"", precision,
                    "\" is named twice; name each once");
-    configs.push_back(train::load_run_config(
-        options.run_file, settings_of(options.settings, {{"precision.compute", precision}})));
+    precisions.push_back({"precision.compute", precision});
   }
+  const std::vector<train::RunConfig> configs =
+      train::load_run_configs(options.run_file, settings_of(options.settings, {}), precisions);
 
   prepare_process();
   std::vector<record::Summary> summaries;

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <fstream>
 #include <map>
-#include <set>
+#include <optional>
 #include <sstream>
 
 #define TOML_EXCEPTIONS 1
@@ -151,15 +151,9 @@ toml::table parse_value(const Setting& setting) {
   }
 }
 
-void check_together(const RunConfig& c, const std::string& where,
-                    const std::map<std::string, std::string>& given) {
+void check_together(const RunConfig& c, const std::string& where) {
   MANTISSA_CHECK(!c.data.fasta.empty(), InvalidArgument, where,
                  ": data.fasta is missing; name the genome to train on");
-  for (const Key& key : run_config_keys()) {
-    const bool idle = key.has_effect != nullptr && !key.has_effect(c);
-    MANTISSA_CHECK(!idle || !given.contains(key.name), InvalidArgument, given.at(key.name), ": ",
-                   key.name, " has no effect here; remove it, it counts when ", key.effect);
-  }
   MANTISSA_CHECK(c.train.batch % c.microbatch() == 0, InvalidArgument, where, ": train.batch ",
                  c.train.batch, " is not a multiple of train.microbatch ", c.microbatch(),
                  "; choose one that divides it");
@@ -230,6 +224,90 @@ void resolve_policy(RunConfig& config, const std::string& where) {
   config.precision.param = numerics::to_string(policy.param);
 }
 
+// A run file with settings over it, before its keys are looked at together.
+struct Draft {
+  RunConfig config;
+  std::map<std::string, std::string> in_file;   // key: where
+  std::map<std::string, std::string> settings;  // likewise
+};
+
+void apply(const Setting& setting, Draft& draft) {
+  const std::string where = "--set " + setting.key + "=" + setting.value;
+  const Key& key = find_key(setting.key, where);
+  MANTISSA_CHECK(draft.settings.emplace(key.name, where).second, InvalidArgument, where, ": ",
+                 key.name, " is set twice on the command line; set it once");
+  const toml::table parsed = parse_value(setting);
+  assign(key, *parsed.get("value"), draft.config, where);
+  resolve_paths(key, draft.config, fs::current_path());
+}
+
+Draft read_draft(const fs::path& file) {
+  const toml::table table = parse_file(file);
+  Draft draft;
+  for (const auto& [section, node] : table) {
+    const auto line = [&](const toml::node& at) {
+      return concat(file.string(), ":", at.source().begin.line);
+    };
+    MANTISSA_CHECK(node.is_table(), InvalidArgument, line(node), ": \"", section.str(),
+                   "\" stands outside of a section; valid sections: data model train optim "
+                   "precision scale");
+    for (const auto& [name, value] : *node.as_table()) {
+      const Key& key = find_key(concat(section.str(), ".", name.str()), line(value));
+      assign(key, value, draft.config, line(value));
+      resolve_paths(key, draft.config, file.parent_path());
+      draft.in_file.emplace(key.name, line(value));
+    }
+  }
+  return draft;
+}
+
+// A key that was given counts in one of the runs. A setting may take that from a key of the file,
+// which counted without the settings: --set optim.schedule=constant from optim.warmup.
+void check_effect(const Draft& file, const Draft& draft, const std::vector<RunConfig>& runs,
+                  const std::string& name) {
+  for (const Key& key : run_config_keys()) {
+    const bool counts =
+        key.has_effect == nullptr || std::any_of(runs.begin(), runs.end(), key.has_effect);
+    const auto setting = draft.settings.find(key.name);
+    const auto line = draft.in_file.find(key.name);
+    const bool is_set = setting != draft.settings.end();
+    if (counts || (!is_set && line == draft.in_file.end())) {
+      continue;
+    }
+    if (!is_set) {
+      RunConfig alone = file.config;
+      resolve_policy(alone, name);
+      if (key.has_effect(alone)) {
+        continue;
+      }
+    }
+    throw InvalidArgument(concat(is_set ? setting->second : line->second, ": ", key.name,
+                                 " has no effect here; remove it, it counts when ", key.effect));
+  }
+}
+
+// One run for each alternative, which comes on top of the settings.
+std::vector<RunConfig> load(const fs::path& file, const std::vector<Setting>& settings,
+                            const std::vector<std::optional<Setting>>& alternatives) {
+  const Draft in_file = read_draft(file);
+  Draft draft = in_file;
+  for (const Setting& setting : settings) {
+    apply(setting, draft);
+  }
+  std::vector<RunConfig> runs;
+  for (const auto& alternative : alternatives) {
+    Draft run = draft;
+    if (alternative) {
+      apply(*alternative, run);
+    }
+    resolve_policy(run.config, file.string());
+    check_together(run.config, file.string());
+    runs.push_back(std::move(run.config));
+  }
+  check_effect(in_file, draft, runs, file.string());
+  return runs;
+}
+
 std::string quoted(const std::string& text) {
   std::ostringstream out;
   out << toml::value<std::string>(text);
@@ -273,37 +351,12 @@ Setting parse_setting(const std::string& text) {
 }
 
 RunConfig load_run_config(const fs::path& file, const std::vector<Setting>& settings) {
-  const toml::table table = parse_file(file);
-  RunConfig config;
-  std::map<std::string, std::string> given;  // key: where
-  for (const auto& [section, node] : table) {
-    const auto line = [&](const toml::node& at) {
-      return concat(file.string(), ":", at.source().begin.line);
-    };
-    MANTISSA_CHECK(node.is_table(), InvalidArgument, line(node), ": \"", section.str(),
-                   "\" stands outside of a section; valid sections: data model train optim "
-                   "precision scale");
-    for (const auto& [name, value] : *node.as_table()) {
-      const Key& key = find_key(concat(section.str(), ".", name.str()), line(value));
-      assign(key, value, config, line(value));
-      resolve_paths(key, config, file.parent_path());
-      given.emplace(key.name, line(value));
-    }
-  }
-  std::set<std::string> set;
-  for (const Setting& setting : settings) {
-    const std::string where = "--set " + setting.key + "=" + setting.value;
-    const Key& key = find_key(setting.key, where);
-    MANTISSA_CHECK(set.insert(key.name).second, InvalidArgument, where, ": ", key.name,
-                   " is set twice on the command line; set it once");
-    const toml::table parsed = parse_value(setting);
-    assign(key, *parsed.get("value"), config, where);
-    resolve_paths(key, config, fs::current_path());
-    given[key.name] = where;
-  }
-  resolve_policy(config, file.string());
-  check_together(config, file.string(), given);
-  return config;
+  return load(file, settings, {std::nullopt}).front();
+}
+
+std::vector<RunConfig> load_run_configs(const fs::path& file, const std::vector<Setting>& settings,
+                                        const std::vector<Setting>& alternatives) {
+  return load(file, settings, {alternatives.begin(), alternatives.end()});
 }
 
 std::string to_toml(const RunConfig& config) {

@@ -110,10 +110,17 @@ MANTISSA_API Setting parse_setting(const std::string& text);
 
 /// Reads a run file and applies `settings` over it. Throws InvalidArgument, with file and line, for
 /// an unknown key (with the nearest valid one), a value of the wrong type or out of range, and a
-/// key that has no effect beside the others. Relative paths in the file are relative to its folder,
+/// key that has no effect beside the others; but a setting may take its effect from a key of the
+/// file. Relative paths in the file are relative to its folder,
 /// those in `settings` to the current one; the result holds absolute ones.
 MANTISSA_API RunConfig load_run_config(const std::filesystem::path& file,
                                        const std::vector<Setting>& settings);
+
+/// The run of each alternative, a setting on top of `settings`. A key is to have an effect in one
+/// of the runs: scale.initial may be set for those of which only fp16 is scaled.
+MANTISSA_API std::vector<RunConfig> load_run_configs(const std::filesystem::path& file,
+                                                     const std::vector<Setting>& settings,
+                                                     const std::vector<Setting>& alternatives);
 
 /// The whole configuration as a run file that `load_run_config` reads back to the same value.
 MANTISSA_API std::string to_toml(const RunConfig& config);

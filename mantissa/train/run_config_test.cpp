@@ -11,6 +11,7 @@ namespace mantissa::train {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::ThrowsMessage;
 
 class RunConfigTest : public ::testing::Test {
@@ -128,6 +129,57 @@ TEST_F(RunConfigTest, ASettingWithoutEffectIsAnError) {
       ThrowsMessage<InvalidArgument>(HasSubstr("scale.initial has no effect here")));
   EXPECT_EQ(load(kMinimal, {{"scale.initial", "128"}, {"scale.kind", "static"}}).scale.initial,
             128);
+}
+
+TEST_F(RunConfigTest, ASettingMayTakeTheEffectFromAKeyOfTheFile) {
+  const std::string warm = std::string(kMinimal) + "[optim]\nwarmup = 5\n";
+  const RunConfig constant = load(warm, {{"optim.schedule", "constant"}});
+  EXPECT_THAT(to_toml(constant), Not(HasSubstr("warmup")));
+  EXPECT_EQ(to_toml(load(to_toml(constant))), to_toml(constant));
+
+  const std::string scaled =
+      std::string(kMinimal) + "[precision]\ncompute = \"fp16\"\n[scale]\ninitial = 1024.0\n";
+  EXPECT_EQ(load(scaled, {{"precision.compute", "bf16"}}).scale_kind(), "none");
+
+  // The file alone is at fault here.
+  EXPECT_THAT(
+      [&] {
+        load(warm + "momentum = 0.5\n", {{"optim.schedule", "constant"}});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("run.toml:5: optim.momentum has no effect")));
+  // And here the two settings are.
+  EXPECT_THAT(
+      [&] {
+        load(warm, {{"optim.schedule", "constant"}, {"optim.warmup", "7"}});
+      },
+      ThrowsMessage<InvalidArgument>(
+          HasSubstr("--set optim.warmup=7: optim.warmup has no effect here")));
+}
+
+TEST_F(RunConfigTest, ASettingOfSeveralRunsCountsInOneOfThem) {
+  const auto load_all = [&](const std::vector<Setting>& settings,
+                            const std::vector<std::string>& precisions) {
+    std::vector<Setting> alternatives;
+    for (const std::string& precision : precisions) {
+      alternatives.push_back({"precision.compute", precision});
+    }
+    return load_run_configs(folder_.write("run.toml", kMinimal), settings, alternatives);
+  };
+  const std::vector<RunConfig> runs = load_all({{"scale.initial", "1024"}}, {"fp32", "fp16"});
+  ASSERT_EQ(runs.size(), 2U);
+  EXPECT_EQ(runs[0].precision.compute, "fp32");
+  EXPECT_THAT(to_toml(runs[0]), Not(HasSubstr("initial")));
+  EXPECT_EQ(runs[1].scale.initial, 1024);
+  EXPECT_THAT(
+      [&] {
+        load_all({{"scale.initial", "1024"}}, {"fp32", "bf16"});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("scale.initial has no effect here")));
+  EXPECT_THAT(
+      [&] {
+        load_all({{"precision.compute", "fp16"}}, {"fp32"});
+      },
+      ThrowsMessage<InvalidArgument>(HasSubstr("precision.compute is set twice")));
 }
 
 TEST_F(RunConfigTest, ContradictionsAreRefused) {
