@@ -76,7 +76,8 @@ MANTISSA_API CastStatistics cast_statistics();
 MANTISSA_API void clear_cast_cache();
 
 /// Bytes of the casts that this thread keeps: at most half of those of the FP32 parameters for each
-/// 16-bit format in use.
+/// 16-bit format in use. Casts of parameters that are freed inside the region go as others come;
+/// with reduce=compute, as in torch, they and their parameters stay until the region ends.
 MANTISSA_API int64_t cast_cache_bytes();
 
 }  // namespace mantissa::amp

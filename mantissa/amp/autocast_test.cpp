@@ -8,6 +8,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
+#include <ATen/ops/addcmul.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/binary_cross_entropy.h>
 #include <ATen/ops/bmm.h>
@@ -15,10 +16,18 @@
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/exp.h>
+#include <ATen/ops/fft_fft.h>
+#include <ATen/ops/fft_hfft.h>
+#include <ATen/ops/fft_irfft.h>
 #include <ATen/ops/fft_rfft.h>
+#include <ATen/ops/fft_rfft2.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/group_norm.h>
 #include <ATen/ops/index_add.h>
+#include <ATen/ops/index_copy.h>
 #include <ATen/ops/index_put.h>
+#include <ATen/ops/istft.h>
+#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/masked_scatter.h>
 #include <ATen/ops/mm.h>
@@ -29,6 +38,8 @@
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scatter_add.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/stft.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -195,6 +206,84 @@ TEST(Autocast, WidestRuleTakesA16BitDtypeOtherThanThatOfThePolicyWithForeignWide
   EXPECT_EQ(at::cat({half, bf16({2})}).scalar_type(), at::kFloat);
 }
 
+TEST(Autocast, ForeignWidenHoldsForEveryOperationOfRuleWidest) {
+  const at::Tensor index = at::tensor({0, 1}).to(at::kLong);
+  const c10::List<std::optional<at::Tensor>> indices({index});
+  using Call = std::function<at::Tensor(const at::Tensor& a, const at::Tensor& b)>;
+  struct Case {
+    const char* name;
+    const char* base;
+    Call call;
+  };
+  const std::vector<Case> cases = {
+      {"cat", "torch-cpu",
+       [](const auto& a, const auto& b) {
+         return at::cat({a, b});
+       }},
+      {"stack", "torch-cpu",
+       [](const auto& a, const auto& b) {
+         return at::stack({a, b});
+       }},
+      {"index_copy", "torch-cpu",
+       [&](const auto& a, const auto& b) { return at::index_copy(a, 0, index, b); }},
+      {"addcmul", "torch", [](const auto& a, const auto& b) { return at::addcmul(a, b, b); }},
+      {"scatter_add", "torch",
+       [&](const auto& a, const auto& b) { return at::scatter_add(a, 0, index, b); }},
+      {"index_put", "torch",
+       [&](const auto& a, const auto& b) { return at::index_put(a, indices, b); }}};
+  for (const auto& [compute, foreign] :
+       {std::pair{"bf16", at::kHalf}, std::pair{"fp16", at::kBFloat16}}) {
+    for (const Case& each : cases) {
+      SCOPED_TRACE(concat(each.name, " in ", compute));
+      const at::Tensor a = at::ones({2}, foreign);
+      const at::Tensor own = at::ones({2}, foreign == at::kHalf ? at::kBFloat16 : at::kHalf);
+      {
+        const Autocast exact(find_policy(concat(each.base, " compute=", compute)));
+        EXPECT_THROW((void)each.call(a, a), InvalidArgument);
+      }
+      const Autocast region(find_policy(concat(each.base, " compute=", compute, " foreign=widen")));
+      EXPECT_EQ(each.call(a, a).scalar_type(), foreign);
+      EXPECT_EQ(each.call(a, own).scalar_type(), at::kFloat);
+      EXPECT_EQ(each.call(own, a).scalar_type(), at::kFloat);
+      EXPECT_EQ(each.call(a, own.to(at::kFloat)).scalar_type(), at::kFloat);
+    }
+  }
+}
+
+// The rule is of the policy, not of the device, the dtype or the shape.
+TEST(Autocast, BinaryCrossEntropyHasOneRuleWhateverArrives) {
+  const at::Tensor none;
+  const auto call = [](const at::Tensor& p, const at::Tensor& weight, int64_t reduction) {
+    return at::binary_cross_entropy(
+        p, p, weight.defined() ? std::make_optional(weight) : std::nullopt, reduction);
+  };
+  const at::Tensor p = at::full({2, 3}, 0.5);
+  for (const char* policy : {"torch", "torch-fixed", "apex-o1", "lean compute=fp16"}) {
+    const Autocast region(find_policy(policy));
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      SCOPED_TRACE(concat(policy, " ", dtype));
+      const at::Tensor x = p.to(dtype);
+      EXPECT_THROW((void)call(x, none, at::Reduction::Mean), InvalidArgument);
+      EXPECT_THROW((void)call(x, x, at::Reduction::None), InvalidArgument);
+      EXPECT_THROW((void)call(x[0][0], none, at::Reduction::Sum), InvalidArgument);
+      EXPECT_THROW(
+          (void)call(at::zeros({2}, at::device(at::kMeta).dtype(dtype)), none, at::Reduction::Mean),
+          InvalidArgument);
+    }
+  }
+  for (const char* policy : {"torch-cpu", "keras", "torch-fixed binary_cross_entropy=fp32"}) {
+    const Autocast region(find_policy(policy));
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      SCOPED_TRACE(concat(policy, " ", dtype));
+      const at::Tensor x = p.to(dtype);
+      EXPECT_EQ(call(x, none, at::Reduction::Mean).scalar_type(), at::kFloat);
+      EXPECT_EQ(call(x, x, at::Reduction::None).scalar_type(), at::kFloat);
+      EXPECT_EQ(call(x[0][0], none, at::Reduction::Sum).scalar_type(), at::kFloat);
+      EXPECT_EQ(call(x.narrow(0, 0, 0), none, at::Reduction::Sum).item<float>(), 0);
+    }
+  }
+}
+
 TEST(Autocast, BannedOperationSaysWhatToUse) {
   const at::Tensor p = at::full({2}, 0.5);
   {
@@ -234,6 +323,41 @@ TEST(Autocast, ARuntimeEntryKeepsRmsNormIn16Bits) {
   }
   const Autocast region(find_policy("torch rms_norm=keep"));
   EXPECT_EQ(at::rms_norm(x, {8}, weight).scalar_type(), at::kBFloat16);
+}
+
+// What a list moves to FP32 entries move back. layer_norm calls native_layer_norm, which is listed
+// too.
+TEST(Autocast, ARuntimeEntryDecidesTheFormatOfEveryNorm) {
+  using Norm = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& w)>;
+  const std::vector<std::pair<std::vector<std::string>, Norm>> norms = {
+      {{"rms_norm"},
+       [](const at::Tensor& x, const at::Tensor& w) { return at::rms_norm(x, {8}, w); }},
+      {{"layer_norm", "native_layer_norm"},
+       [](const at::Tensor& x, const at::Tensor& w) { return at::layer_norm(x, {8}, w, w); }},
+      {{"group_norm"},
+       [](const at::Tensor& x, const at::Tensor& w) { return at::group_norm(x, 2, w, w); }},
+      {{"softmax.int"},
+       [](const at::Tensor& x, const at::Tensor& w) { return at::softmax(x.mul(w), -1); }}};
+  for (const auto& [compute, dtype] :
+       {std::pair{"bf16", at::kBFloat16}, std::pair{"fp16", at::kHalf}}) {
+    const at::Tensor x = at::randn({4, 8});
+    const at::Tensor w = at::ones({8});
+    for (const auto& [operations, norm] : norms) {
+      SCOPED_TRACE(concat(operations[0], " in ", compute));
+      const auto dtype_with = [&, &names = operations, &call = norm, &format = compute](
+                                  const char* rule, at::ScalarType arriving) {
+        std::string policy = concat("torch compute=", format);
+        for (const std::string& name : names) {
+          policy += concat(" ", name, "=", rule);
+        }
+        const Autocast region(find_policy(policy));
+        return call(x.to(arriving), w.to(arriving)).scalar_type();
+      };
+      EXPECT_EQ(dtype_with("fp32", dtype), at::kFloat);
+      EXPECT_EQ(dtype_with("keep", dtype), dtype);
+      EXPECT_EQ(dtype_with("lower", at::kFloat), dtype);
+    }
+  }
 }
 
 TEST(Autocast, DoubleAndIntegersPassAsTheyAre) {
@@ -276,6 +400,42 @@ TEST(Autocast, InPlaceFormsCastToWhatTheyWriteInto) {
     const Autocast region(find_policy("torch-fixed"));
     writes[i](x);
     EXPECT_TRUE(at::equal(x, at::full({2}, 3.0F))) << i;
+  }
+}
+
+// out[mask] = layer(x)
+TEST(Autocast, AssignmentByMaskTakesWhatALayerReturns) {
+  const at::Tensor mask = at::tensor({1, 0, 1, 0}).to(at::kBool);
+  const at::Tensor expected = mask.to(at::kFloat).unsqueeze(1).expand({4, 4}).mul(3);
+  for (const char* policy : {"torch-fixed compute=bf16", "torch-fixed compute=fp16"}) {
+    SCOPED_TRACE(policy);
+    const Autocast region(find_policy(policy));
+    const at::Tensor y = at::linear(at::ones({2, 3}), at::ones({4, 3}));
+    ASSERT_NE(y.scalar_type(), at::kFloat);
+    const auto written = [](const auto& write) {
+      at::Tensor out = at::zeros({4, 4});
+      write(out);
+      return out;
+    };
+    EXPECT_TRUE(at::equal(written([&](at::Tensor& out) { out.index_put_({mask}, y); }), expected));
+    EXPECT_TRUE(
+        at::equal(written([&](at::Tensor& out) { out.index_put_({mask}, y[0][0]); }), expected));
+    EXPECT_TRUE(
+        at::equal(written([&](at::Tensor& out) { out.t().t().index_put_({mask}, y); }), expected));
+    EXPECT_TRUE(at::equal(written([&](at::Tensor& out) {
+                            out.index_put_({mask}, y);
+                            out.index_put_({mask.logical_not().logical_and(mask)},
+                                           y.narrow(0, 0, 0));  // of no row
+                          }),
+                          expected));
+    EXPECT_TRUE(at::equal(
+        written([&](at::Tensor& out) { out.masked_fill_(mask.unsqueeze(1), y[0][0]); }), expected));
+    at::Tensor narrow = at::zeros({4, 4}, y.options());
+    narrow.index_put_({mask}, y.to(at::kFloat));
+    EXPECT_TRUE(at::equal(narrow, expected.to(y.scalar_type())));
+    at::Tensor number = at::zeros({});
+    number.scatter_add_(0, at::zeros({}, at::kLong), y[0][0]);
+    EXPECT_EQ(number.item<float>(), 3);
   }
 }
 
@@ -443,6 +603,41 @@ TEST(Autocast, AnExpandedTensorIsCastOnceAndItsGradientIsWhole) {
 TEST(Autocast, PolicyCanKeepFftsInFp32) {
   const Autocast region(find_policy("torch fft_rfft=fp32"));
   EXPECT_EQ(at::fft_rfft(bf16({8})).scalar_type(), at::kComplexFloat);
+}
+
+// The result is that of the same numbers in FP32, of lengths that are no powers of two as well.
+TEST(Autocast, FftsOf16BitsAreThoseOfFp32) {
+  using Transform = std::function<at::Tensor(const at::Tensor& x)>;
+  const std::vector<std::pair<const char*, Transform>> transforms = {
+      {"rfft", [](const at::Tensor& x) { return at::fft_rfft(x); }},
+      {"rfft of columns", [](const at::Tensor& x) { return at::fft_rfft(x.t()); }},
+      {"rfft of a longer signal", [](const at::Tensor& x) { return at::fft_rfft(x, 192); }},
+      {"fft", [](const at::Tensor& x) { return at::fft_fft(x); }},
+      {"hfft", [](const at::Tensor& x) { return at::fft_hfft(x, 5); }},
+      {"irfft", [](const at::Tensor& x) { return at::fft_irfft(x, 7); }},
+      {"rfft2", [](const at::Tensor& x) { return at::fft_rfft2(x); }},
+      {"stft",
+       [](const at::Tensor& x) {
+         return at::stft(x, 4, 2, 4, at::ones({4}, x.options()), true, "reflect", false, true,
+                         true);
+       }},
+      {"istft", [](const at::Tensor& x) {
+         const at::Tensor spectrum = at::fft_rfft(at::ones({5, 4})).t();
+         return at::istft(spectrum, 4, 2, 4, at::ones({4}, x.options()));
+       }}};
+  for (const auto& [policy, dtype] :
+       {std::pair{"torch-fixed compute=bf16", at::kBFloat16},
+        std::pair{"torch-fixed compute=fp16", at::kHalf}, std::pair{"lean", at::kBFloat16}}) {
+    for (const int64_t length : {8, 12, 20, 7}) {
+      const at::Tensor x = at::randn({3, length}).to(dtype);
+      for (const auto& [name, transform] : transforms) {
+        SCOPED_TRACE(concat(policy, ", ", name, " of ", length));
+        const at::Tensor expected = transform(x.to(at::kFloat));
+        const Autocast region(find_policy(policy));
+        EXPECT_TRUE(at::equal(transform(x), expected));
+      }
+    }
+  }
 }
 
 }  // namespace

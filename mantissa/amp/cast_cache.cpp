@@ -1,5 +1,6 @@
 #include "mantissa/amp/cast_cache.h"
 
+#include <algorithm>
 #include <memory>
 #include <type_traits>
 #include <unordered_map>
@@ -45,18 +46,31 @@ struct Entry {
         strides(tensor.strides()),
         cast(std::move(cast_tensor)) {}
 
-  bool holds(const at::Tensor& tensor) const {
-    return tensor._version() == version &&
+  // A shared history is one that torch's rule needs, whose uses add up their gradients in 16 bits.
+  bool holds(const at::Tensor& tensor, bool needs_shared_history) const {
+    return (!needs_shared_history || cast.requires_grad()) && tensor._version() == version &&
            tensor.storage().unsafeGetStorageImpl() == storage._unsafe_get_target() &&
            tensor.storage_offset() == offset && tensor.sizes() == sizes &&
            tensor.strides() == strides;
   }
 };
 
+constexpr size_t kFewEntries = 16;
+
 struct ThreadCache {
   std::unordered_map<Key, Entry, KeyHash> entries;
+  size_t sweep_at = kFewEntries;
   CastStatistics statistics;
 };
+
+// Weights that are made and freed within a long region must not leave their casts behind. Looks at
+// all entries each time that they have doubled, so that a cast costs the same on average.
+void drop_casts_of_freed_weights(ThreadCache& cache) {
+  if (cache.entries.size() >= cache.sweep_at) {
+    std::erase_if(cache.entries, [](const auto& item) { return item.second.source.expired(); });
+    cache.sweep_at = std::max(kFewEntries, 2 * cache.entries.size());
+  }
+}
 
 ThreadCache& thread_cache() {
   thread_local ThreadCache cache;
@@ -144,20 +158,25 @@ at::Tensor cast_through_cache(const at::Tensor& tensor, at::ScalarType dtype,
   };
   const Key key(tensor.unsafeGetTensorImpl(), dtype);
   const auto found = cache.entries.find(key);
-  if (found != cache.entries.end() && found->second.holds(tensor)) {
+  if (found != cache.entries.end() && found->second.holds(tensor, !sums_gradients_in_fp32)) {
     ++cache.statistics.cache_hits;
     return use(found->second.cast);
   }
   ++cache.statistics.casts;
   const c10::InferenceMode recorded(false);  // turns grad mode on as well
-  at::Tensor result = tensor.to(dtype);
+  // Uses with a history of their own need numbers without one, which would keep the weight alive.
+  at::Tensor result = (sums_gradients_in_fp32 ? tensor.detach() : tensor).to(dtype);
+  drop_casts_of_freed_weights(cache);
   cache.entries.insert_or_assign(key, Entry(tensor, result));
   return use(result);
 }
 
 CastStatistics cast_statistics() { return thread_cache().statistics; }
 
-void clear_cast_cache() { thread_cache().entries.clear(); }
+void clear_cast_cache() {
+  thread_cache().entries.clear();
+  thread_cache().sweep_at = kFewEntries;
+}
 
 int64_t cast_cache_bytes() {
   int64_t bytes = 0;

@@ -1,8 +1,10 @@
 #include "mantissa/amp/grad_scaler.h"
 
+#include <cmath>
 #include <limits>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_sparse_coo_tensor_unsafe.h>
@@ -84,6 +86,11 @@ at::Tensor with_gradient(const at::Tensor& gradient) {
   parameter.requires_grad_();
   parameter.mutable_grad() = gradient;
   return parameter;
+}
+
+// A sparse gradient with each of `values` as an entry of its own at index 0.
+at::Tensor duplicates(const at::Tensor& values) {
+  return at::_sparse_coo_tensor_unsafe(at::zeros({1, values.size(0)}, at::kLong), values, {2});
 }
 
 float value(const at::Tensor& tensor) { return tensor.item<float>(); }
@@ -255,6 +262,20 @@ TEST(GradScaler, RefusesFp16GradientsBeforeItChangesAny) {
   EXPECT_TRUE(at::equal(optimizer.weights[0].grad(), at::ones({2})));
 }
 
+TEST(GradScaler, RefusesFp16GradientsOfEveryForm) {
+  const std::vector<at::Tensor> gradients = {
+      at::ones({}, at::kHalf), at::ones({0}, at::kHalf), at::ones({4, 2}, at::kHalf).t(),
+      at::full({2}, kInf, at::kHalf), duplicates(at::ones({2}, at::kHalf))};
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    GradScaler scaler(at::kCPU);
+    GroupedSgd optimizer{{{{with_gradient(at::ones({2}))}}, {{with_gradient(gradients[i])}}}};
+    EXPECT_THAT(message_of<InvalidArgument>([&] { scaler.unscale_(optimizer); }),
+                HasSubstr("parameter 1 of the optimizer has an FP16 gradient"))
+        << i;
+    EXPECT_TRUE(at::equal(optimizer.groups[0].tensors[0].grad(), at::ones({2}))) << i;
+  }
+}
+
 TEST(GradScaler, RefusesGradientsOnAnotherDevice) {
   GradScaler scaler(at::kCPU);
   Sgd optimizer{{with_gradient(at::zeros({2}, at::device(at::kMeta)))}};
@@ -265,15 +286,35 @@ TEST(GradScaler, RefusesGradientsOnAnotherDevice) {
 
 // --- Sparse gradients ---
 
-// Values at index 0, each of them an entry of its own.
-at::Tensor duplicates(const at::Tensor& values) {
-  return at::_sparse_coo_tensor_unsafe(at::zeros({1, values.size(0)}, at::kLong), values, {2});
+TEST(GradScaler, DuplicatesOfASparseGradientAreAddedBeforeTheCheck) {
+  const auto outcome = [](const at::Tensor& gradient) {
+    GradScaler scaler(at::kCPU, {.init_scale = 1});
+    Sgd optimizer{{with_gradient(gradient)}};
+    return scaler.step(optimizer);
+  };
+  EXPECT_EQ(outcome(duplicates(at::full({2}, 3e38F))), StepOutcome::skipped);
+  EXPECT_EQ(outcome(duplicates(at::full({3}, -1.5e38F))), StepOutcome::skipped);
+  EXPECT_EQ(outcome(duplicates(at::full({2}, 2e38F).to(at::kBFloat16))), StepOutcome::skipped);
+  EXPECT_EQ(outcome(duplicates(at::tensor({kInf, -kInf}))), StepOutcome::skipped);
+  EXPECT_EQ(outcome(duplicates(at::tensor({1.0F, kNan}))), StepOutcome::skipped);
+  EXPECT_EQ(outcome(duplicates(at::full({2}, 1.5e38F))), StepOutcome::applied);
+  EXPECT_EQ(outcome(duplicates(at::zeros({0}))), StepOutcome::applied);  // of no entry
+  // Entries that are rows, of which one number overflows.
+  const at::Tensor rows = at::tensor({1.0F, 3e38F, 1.0F, 3e38F}).view({2, 2});
+  EXPECT_EQ(outcome(at::_sparse_coo_tensor_unsafe(at::zeros({1, 2}, at::kLong), rows, {3, 2})),
+            StepOutcome::skipped);
 }
 
-TEST(GradScaler, DuplicatesOfASparseGradientAreAddedBeforeTheCheck) {
-  GradScaler scaler(at::kCPU, {.init_scale = 1});
-  Sgd optimizer{{with_gradient(duplicates(at::full({2}, 3e38F)))}};
-  EXPECT_EQ(scaler.step(optimizer), StepOutcome::skipped);
+TEST(GradScaler, ASparseGradientThatTwoOptimizersShareIsUnscaledOnce) {
+  GradScaler scaler(at::kCPU, {.init_scale = 4});
+  const at::Tensor shared = with_gradient(duplicates(at::full({2}, 8.0F)));
+  Sgd first{{shared}};
+  Sgd second{{shared}};
+  scaler.unscale_(first);
+  scaler.unscale_(second);
+  EXPECT_TRUE(at::equal(shared.grad().to_dense(), at::tensor({4.0F, 0.0F})));
+  EXPECT_EQ(scaler.step(first), StepOutcome::applied);
+  EXPECT_EQ(scaler.step(second), StepOutcome::applied);
 }
 
 // In BF16 256 + 1 is 256, and again; the sum in FP32 is 258, which BF16 has.
@@ -331,6 +372,37 @@ TEST(GradScaler, ADiscardedStepLeavesScaleAndCount) {
   optimizer.weights[0].mutable_grad() = at::full({1}, 65536.0F);
   EXPECT_EQ(scaler.step(optimizer), StepOutcome::applied);
   EXPECT_EQ(value(optimizer.weights[0]), -1);
+}
+
+TEST(GradScaler, ADiscardedStepOfAnyStageIsForgotten) {
+  GradScaler scaler(at::kCPU, {.growth_interval = 2});
+  Sgd first{{weight()}};
+  Sgd second{{weight()}};
+  const auto steps_begun = [&](int stage) {
+    backward(scaler, first.weights[0], kInf);
+    backward(scaler, second.weights[0], 1);
+    if (stage > 0) {
+      scaler.unscale_(first);
+    }
+    if (stage > 1) {
+      scaler.step(first);
+    }
+    if (stage > 2) {
+      scaler.unscale_(second);
+    }
+  };
+  for (int stage = 0; stage < 4; ++stage) {
+    steps_begun(stage);
+    scaler.discard();
+    scaler.discard();
+    for (const Sgd* optimizer : {&first, &second}) {
+      optimizer->weights[0].mutable_grad() = at::Tensor();
+    }
+    EXPECT_EQ(scaler.get_scale(), 65536) << stage;
+    EXPECT_EQ(tracker(scaler), 0) << stage;
+  }
+  EXPECT_EQ(iterate(scaler, true), 65536);
+  EXPECT_EQ(iterate(scaler, true), 131072);
 }
 
 TEST(GradScaler, ScaledGradientsAddedToUnscaledOnesAreAnError) {
@@ -407,6 +479,30 @@ TEST(GradScaler, AnOptimizerWithoutGradientsHasNothingToDo) {
   EXPECT_EQ(tracker(scaler), 1);
 }
 
+TEST(GradScaler, NoFormOfHavingNoGradientsIsAStep) {
+  Sgd empty;
+  Sgd frozen{{at::ones({2})}};
+  Sgd undefined_gradients{{weight(), weight()}};
+  for (Sgd* optimizer : {&empty, &frozen, &undefined_gradients}) {
+    for (const bool unscales : {false, true}) {
+      GradScaler scaler(at::kCPU, {.growth_interval = 1});
+      if (unscales) {
+        scaler.unscale_(*optimizer);
+      }
+      EXPECT_EQ(scaler.step(*optimizer), StepOutcome::nothing_to_do);
+      scaler.update();
+      EXPECT_EQ(scaler.get_scale(), 65536);
+    }
+    EXPECT_EQ(optimizer->steps, 0);
+  }
+  // A gradient of zeros, or of no number, is one.
+  for (const at::Tensor& gradient : {at::zeros({2}), at::zeros({0})}) {
+    GradScaler scaler(at::kCPU);
+    Sgd optimizer{{with_gradient(gradient)}};
+    EXPECT_EQ(scaler.step(optimizer), StepOutcome::applied);
+  }
+}
+
 // torch divides 8 twice: 8 -> 2 -> 0.5.
 TEST(GradScaler, AGradientThatTwoOptimizersShareIsUnscaledOnce) {
   GradScaler scaler(at::kCPU, {.init_scale = 4});
@@ -476,6 +572,20 @@ TEST(GradScaler, ANewScaleThatNoStepCouldUseIsRefused) {
     EXPECT_THROW(scaler.update(bad), InvalidArgument);
   }
   EXPECT_EQ(scaler.get_scale(), 65536);
+}
+
+TEST(GradScaler, TheScaleStaysFiniteHoweverItGrows) {
+  for (const auto& [initial, growth] :
+       {std::pair{0x1p126F, 2.0F}, {0x1p127F, 4.0F}, {1.0F, 3e38F}}) {
+    GradScaler scaler(at::kCPU,
+                      {.init_scale = initial, .growth_factor = growth, .growth_interval = 1});
+    for (int i = 0; i < 6; ++i) {
+      Sgd optimizer{{with_gradient(at::ones({2}))}};
+      ASSERT_EQ(scaler.step(optimizer), StepOutcome::applied);
+      scaler.update();
+      ASSERT_TRUE(std::isnormal(scaler.get_scale())) << initial << " x " << growth;
+    }
+  }
 }
 
 // 2^16 is 142 halvings above 2^-126, the smallest normal FP32 number. torch goes on, to a scale of

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,10 +11,12 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros_like.h>
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mantissa/amp/scale_tensors.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::amp {
@@ -134,6 +137,36 @@ TEST(LossScaler, StaysFiniteWithoutACeiling) {
   EXPECT_EQ(scale_after(options, std::vector<bool>(12, true)), 0x1p127F);
 }
 
+TEST(LossScaler, NoHistoryTakesTheScaleOutOfRange) {
+  std::vector<LossScalerOptions> cases = {
+      {.initial = 0x1p127F, .growth = 2, .growth_interval = 1},
+      {.initial = std::numeric_limits<float>::max(), .growth = 1.5F, .growth_interval = 1},
+      {.initial = 1, .growth = 3e38F, .backoff = 1e-38F, .growth_interval = 1},
+      {.initial = 1,
+       .backoff = 1e-30F,
+       .floor = std::numeric_limits<float>::min(),
+       .growth_interval = 1,
+       .hysteresis = 2},
+      {.initial = 0x1p100F, .ceiling = 0x1p127F, .growth_interval = 1, .regrowth_interval = 1}};
+  for (const std::string_view preset : scale_preset_names()) {
+    cases.push_back(scale_preset(preset));
+    cases.back().growth_interval = 1;
+  }
+  for (size_t i = 0; i < cases.size(); ++i) {
+    for (const std::string steps : {"........", "xxxxxxxx", ".x", "x...xx", "xx......"}) {
+      LossScaler scaler(at::kCPU, cases[i]);
+      for (int repeat = 0; repeat < 60; ++repeat) {
+        for (const char each : steps) {
+          const float scale = step(scaler, each == '.');
+          ASSERT_TRUE(std::isnormal(scale) && scale > 0) << i << " " << steps << " " << scale;
+          ASSERT_GE(scale, cases[i].floor) << i << " " << steps;
+          ASSERT_LE(scale, cases[i].ceiling.value_or(scale)) << i << " " << steps;
+        }
+      }
+    }
+  }
+}
+
 TEST(LossScaler, StaticScaleNeverChanges) {
   LossScaler scaler(at::kCPU, {.kind = ScaleKind::static_, .initial = 1000});
   EXPECT_THAT(history(scaler, {true, false, true}), testing::Each(1000));
@@ -149,8 +182,8 @@ TEST(LossScaler, KindNoneScalesByExactlyOne) {
 
 // A power-of-two scale changes exponents only, so the round trip is exact.
 TEST(LossScaler, UnscaleInvertsScaleBitForBit) {
-  const at::Tensor grad = at::randn({4096});
-  for (const float scale : {0x1p-14F, 1.0F, 1024.0F, 0x1p100F}) {
+  const at::Tensor grad = at::randn({4096}).mul(0x1p-10);
+  for (const float scale : {0x1p-14F, 1.0F, 1024.0F, 0x1p100F, 0x1p127F}) {
     const LossScaler scaler(at::kCPU, {.initial = scale, .floor = 0x1p-14F});
     std::vector<at::Tensor> grads = {scaler.scale(grad)};
     EXPECT_EQ(scaler.unscale_(grads).item<float>(), 0);
@@ -158,13 +191,61 @@ TEST(LossScaler, UnscaleInvertsScaleBitForBit) {
   }
 }
 
+// Three roundings of FP32: of the product, of the reciprocal, and of the product with that.
+TEST(LossScaler, UnscaleInvertsAnyScaleWithinThreeRoundings) {
+  const at::Tensor grad = at::randn({4096});
+  for (const float scale : {3.0F, 1000.0F, 0.1F, 65504.0F, 1.1e30F}) {
+    const LossScaler scaler(at::kCPU, {.initial = scale, .floor = 0x1p-14F});
+    const std::vector<at::Tensor> grads = {scaler.scale(grad)};
+    EXPECT_EQ(scaler.unscale_(grads).item<float>(), 0);
+    EXPECT_LE(grads[0].sub(grad).abs().sub(grad.abs(), 3.01 * 0x1p-24).max().item<float>(), 0)
+        << scale;
+  }
+}
+
+thread_local int fp64_tensors = 0;
+
+void count_fp64_tensors(const at::RecordFunction& function, at::ObserverContext* /*context*/) {
+  for (const c10::IValue& result : function.outputs()) {
+    fp64_tensors += result.isTensor() && result.toTensor().scalar_type() == at::kDouble ? 1 : 0;
+  }
+}
+
+// Some devices have no FP64. What a device would do runs here on the CPU.
+TEST(LossScaler, NothingIsComputedInFp64) {
+  const LossScalerOptions options = {.initial = 1000, .growth_interval = 1, .regrowth_interval = 1};
+  LossScaler scaler(at::kCPU, options);
+  const ScaleTensors on_device(initial_state(options), at::kCPU);
+  const auto handle =
+      at::addThreadLocalCallback(at::RecordFunctionCallback(nullptr, count_fp64_tensors)
+                                     .needsOutputs(true)
+                                     .scopes({at::RecordScope::FUNCTION}));
+  fp64_tensors = 0;
+  (void)at::ones({}, at::kDouble).add(1);
+  EXPECT_GT(fp64_tensors, 0);  // so one would be seen
+  fp64_tensors = 0;
+  for (const float gradient : {1.0F, kInf}) {
+    const std::vector<at::Tensor> grads = {scaler.scale(at::full({3}, gradient, at::kHalf))};
+    const at::Tensor found_inf = scaler.unscale_(grads);
+    scaler.update({found_inf, found_inf});
+    on_device.advance(options, found_inf, at::zeros_like(found_inf));
+  }
+  at::removeCallback(handle);
+  EXPECT_EQ(fp64_tensors, 0);
+}
+
 TEST(LossScaler, LossIsScaledInFp32WhateverItsDtypeAndShape) {
   const LossScaler scaler(at::kCPU);
   for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16, at::kDouble}) {
-    const at::Tensor scaled = scaler.scale(at::full({2, 2}, 2.0F, dtype));
-    EXPECT_EQ(scaled.scalar_type(), at::kFloat);
-    EXPECT_TRUE(at::equal(scaled, at::full({2, 2}, 131072.0F)));
+    for (const std::vector<int64_t>& sizes :
+         {std::vector<int64_t>{2, 2}, {}, {0}, {1}, {2, 0, 3}}) {
+      const at::Tensor scaled = scaler.scale(at::full(sizes, 2.0F, dtype));
+      EXPECT_EQ(scaled.scalar_type(), at::kFloat);
+      EXPECT_TRUE(at::equal(scaled, at::full(sizes, 131072.0F))) << dtype << " " << sizes.size();
+    }
   }
+  const at::Tensor largest = at::full({2}, 65504, at::kHalf);
+  EXPECT_TRUE(at::equal(scaler.scale(largest.expand({3, 2})), at::full({3, 2}, 65504 * 65536.0F)));
 }
 
 TEST(LossScaler, GradientFlowsThroughScale) {
@@ -317,8 +398,19 @@ TEST(LossScaler, LoadedStateContinuesTheSavedOne) {
 
 TEST(LossScaler, ATrackerBeyondTheIntervalGrowsAtTheNextFiniteStep) {
   LossScaler scaler(at::kCPU, {.initial = 8, .growth_interval = 5});
-  scaler.load_state_dict(state(8, 9));
-  EXPECT_THAT(history(scaler, {true, true}), testing::ElementsAre(16, 16));
+  const int32_t largest = std::numeric_limits<int32_t>::max();
+  for (const int32_t tracker : {9, 5, 4, largest - 1, largest}) {
+    scaler.load_state_dict(state(8, tracker));
+    EXPECT_THAT(history(scaler, {true, true}), testing::ElementsAre(16, 16)) << tracker;
+  }
+  // On a device.
+  const LossScalerOptions options = {.initial = 8, .growth_interval = 5};
+  ScaleState start = initial_state(options);
+  start.growth_tracker = largest;
+  const ScaleTensors tensors(start, at::kCPU);
+  tensors.advance(options, at::full({}, 0.0F), at::full({}, 0.0F));
+  EXPECT_EQ(tensors.read(), next_state(options, start, Overflow::none));
+  EXPECT_EQ(tensors.read().scale, 16);
 }
 
 TEST(LossScaler, RefusesAStateThatNoScalerCanHave) {
@@ -333,8 +425,40 @@ TEST(LossScaler, RefusesAStateThatNoScalerCanHave) {
   EXPECT_EQ(load_refusal(scaler, state("static", at::full({}, 8.0F), 0)),
             "loss scaler: the state has kind \"static\", the scaler dynamic; resume with the kind "
             "that was saved");
-  EXPECT_NE(load_refusal(scaler, state("dynamic", at::full({}, 8.0, at::kDouble), 0)), "accepted");
+  for (const at::ScalarType dtype : {at::kDouble, at::kHalf, at::kBFloat16, at::kLong}) {
+    EXPECT_NE(load_refusal(scaler, state("dynamic", at::full({}, 8, dtype), 0)), "accepted")
+        << dtype;
+  }
+  EXPECT_NE(load_refusal(scaler, state("dynamic", at::full({1}, 8.0F), 0)), "accepted");
   EXPECT_NE(load_refusal(scaler, tensor::StateDict()), "accepted");
+  const auto damaged = [&](const std::string& name, const at::Tensor& value) {
+    tensor::StateDict result;
+    const tensor::StateDict whole = state(8, 1);
+    result.set("kind", whole.text("kind"));
+    for (const auto& [entry, tensor] : whole.tensors()) {
+      if (entry != name) {
+        result.set(entry, tensor);
+      } else if (value.defined()) {
+        result.set(entry, value);
+      }
+    }
+    return load_refusal(scaler, result);
+  };
+  EXPECT_EQ(damaged("", {}), "accepted");
+  for (const char* name :
+       {"scale", "growth_tracker", "overflows_left", "settled", "skipped", "skipped_in_row"}) {
+    EXPECT_NE(damaged(name, {}), "accepted") << name;
+  }
+  for (const int overflows : {0, -1, 2}) {  // hysteresis is 1
+    EXPECT_NE(damaged("overflows_left", at::scalar_tensor(overflows, at::kInt)), "accepted");
+  }
+  for (const float settled : {kInf, kNan, -1.0F}) {
+    EXPECT_NE(damaged("settled", at::full({}, settled)), "accepted") << settled;
+  }
+  for (const int skipped : {-1, 0}) {  // one of them in a row
+    EXPECT_NE(damaged("skipped", at::scalar_tensor(skipped, at::kLong)), "accepted") << skipped;
+  }
+  EXPECT_NE(damaged("skipped_in_row", at::scalar_tensor(-1, at::kLong)), "accepted");
   EXPECT_EQ(scaler.value().item<float>(), 8);
 }
 

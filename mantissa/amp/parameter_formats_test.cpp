@@ -1,9 +1,13 @@
 #include "mantissa/amp/parameter_formats.h"
 
+#include <initializer_list>
+#include <limits>
+
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,6 +66,44 @@ TEST(ParameterFormats, AWeightThatTheFormatCannotHoldIsNamedAndNothingIsCast) {
               HasSubstr("parameter blocks.0.A_log: has values beyond the range of Half, up to "
                         "100000"));
   EXPECT_EQ(parameters[0].value.scalar_type(), at::kFloat);
+}
+
+// Beyond the largest number of the format as it is rounded: 65520 is infinite in FP16 and 65519 is
+// not; of BF16 only FP32 has numbers beyond.
+TEST(ParameterFormats, EveryFiniteWeightThatWouldBecomeInfiniteIsFound) {
+  struct Case {
+    at::ScalarType stored;
+    double value;
+    const char* format;
+    bool fits;
+  };
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const auto& [stored, value, format, fits] :
+       std::initializer_list<Case>{{at::kFloat, -7e4, "fp16", false},
+                                   {at::kFloat, 65520, "fp16", false},
+                                   {at::kFloat, 65519, "fp16", true},
+                                   {at::kBFloat16, 65536, "fp16", false},
+                                   {at::kBFloat16, 3e38, "fp16", false},
+                                   {at::kFloat, 3.4e38, "bf16", false},
+                                   {at::kFloat, -3.38e38, "bf16", true},
+                                   {at::kFloat, inf, "fp16", true},  // it was so before
+                                   {at::kFloat, -inf, "bf16", true}}) {
+    SCOPED_TRACE(::testing::Message() << value << " of " << stored << " in " << format);
+    const at::Tensor values = at::zeros({3, 5}, stored);
+    values.t()[4][2] = value;  // one of many
+    const tensor::ParameterList parameters = {{"empty", at::ones({0}).requires_grad_()},
+                                              {"w", values.t().requires_grad_()}};
+    const ParameterFormats formats(find_policy(concat("torch compute=", format, " param=", format)),
+                                   parameters);
+    if (fits) {
+      EXPECT_NO_THROW(formats.cast_parameters_());
+    } else {
+      EXPECT_THAT(message_of<InvalidArgument>([&] { formats.cast_parameters_(); }),
+                  HasSubstr("parameter w: has values beyond the range of "));
+      EXPECT_EQ(parameters[0].value.scalar_type(), at::kFloat);
+      EXPECT_EQ(parameters[1].value.scalar_type(), stored);
+    }
+  }
 }
 
 TEST(ParameterFormats, AnEntryThatMatchesNothingNamesTheNearest) {

@@ -1,9 +1,13 @@
 #include "mantissa/amp/region_state.h"
 
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include <ATen/ops/conv1d.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
@@ -101,12 +105,64 @@ TEST(AutocastFunction, BackwardRunsInTheRegionOfItsForward) {
   EXPECT_EQ(product_dtype(), at::kFloat);
 }
 
+// Whatever region is open where backward() is called, none or a disabled one too.
+TEST(AutocastFunction, TheRegionOfTheForwardGoesBeforeTheOneThatIsOpen) {
+  struct Case {
+    const char* forward;  // null: no region; "": a disabled one
+    const char* open;
+    at::ScalarType expected;
+  };
+  for (const auto& [forward, open, expected] :
+       {Case{"torch", "torch compute=fp16", at::kBFloat16},
+        {"torch compute=fp16", "fp32", at::kHalf},
+        {"", "torch", at::kFloat},
+        {nullptr, "torch", at::kFloat},
+        {"torch scope:own=fp32", "torch compute=fp16", at::kFloat}}) {
+    SCOPED_TRACE(::testing::Message() << (forward == nullptr ? "none" : forward) << " | " << open);
+    const at::Tensor w = at::ones({2, 2}).requires_grad_();
+    at::Tensor loss;
+    const auto run = [&] {
+      const tensor::Scope scope("own");
+      loss = Product::apply(at::ones({2, 2}), w).sum();
+    };
+    if (forward == nullptr) {
+      run();
+    } else if (*forward == 0) {
+      const Autocast outer(find_policy("torch compute=fp16"));
+      const auto disabled = Autocast::disabled();
+      run();
+    } else {
+      const Autocast region(find_policy(forward));
+      run();
+    }
+    const Autocast region(find_policy(open));
+    const at::ScalarType before = product_dtype();
+    loss.backward();
+    EXPECT_EQ(backward_dtype, expected);
+    EXPECT_EQ(backward_scope, "own");
+    EXPECT_EQ(product_dtype(), before);
+  }
+}
+
 // As activation checkpointing does: nothing is kept, the forward pass runs again in backward.
+using Layer = at::Tensor (*)(const at::Tensor& x, const at::Tensor& w);
+
+// Tensors that `block` casts or takes from the cache.
+template <typename Block>
+int64_t casts_of(const Block& block) {
+  const CastStatistics before = cast_statistics();
+  block();
+  const CastStatistics after = cast_statistics();
+  return after.casts + after.cache_hits - before.casts - before.cache_hits;
+}
+
 struct Recomputed : AutocastFunction<Recomputed> {
   static at::Tensor forward_in_region(torch::autograd::AutogradContext* context,
                                       const at::Tensor& x, const at::Tensor& w) {
     context->save_for_backward({x, w});
-    return at::mm(x, w);
+    at::Tensor y;
+    casts.push_back(casts_of([&] { y = layer(x, w); }));
+    return y;
   }
   static torch::autograd::variable_list backward_in_region(
       torch::autograd::AutogradContext* context, const torch::autograd::variable_list& gradients) {
@@ -114,11 +170,15 @@ struct Recomputed : AutocastFunction<Recomputed> {
     const at::AutoGradMode recording(true);
     const at::Tensor x = saved[0].detach();
     const at::Tensor w = saved[1].detach().requires_grad_();
-    const at::Tensor y = at::mm(x, w);
+    at::Tensor y;
+    recomputed_casts.push_back(casts_of([&] { y = layer(x, w); }));
     recomputed_dtype = y.scalar_type();
     y.backward(gradients[0]);
     return {at::Tensor(), w.grad()};
   }
+  static inline Layer layer = at::mm;
+  static inline std::vector<int64_t> casts;
+  static inline std::vector<int64_t> recomputed_casts;
   static inline at::ScalarType recomputed_dtype{};
 };
 
@@ -126,20 +186,46 @@ struct Recomputed : AutocastFunction<Recomputed> {
 TEST(AutocastFunction, BlocksThatShareAWeightAreRecomputedAsTheyRan) {
   const at::Tensor x = at::full({2, 2}, 1.0F / 3);
   const at::Tensor w = at::full({2, 2}, 1.0F / 7).requires_grad_();
-  const auto gradient = [&](const auto& block) {
-    w.mutable_grad() = at::Tensor();
-    at::Tensor loss;
-    {
-      const Autocast region(find_policy("torch-fixed compute=bf16"));
-      loss = block().add(block()).sum();
+  const std::vector<std::pair<const char*, Layer>> layers = {
+      {"mm", [](const at::Tensor& a, const at::Tensor& b) { return at::mm(a, b); }},
+      {"linear", [](const at::Tensor& a, const at::Tensor& b) { return at::linear(a, b); }},
+      {"conv1d", [](const at::Tensor& a, const at::Tensor& b) {
+         return at::conv1d(a.unsqueeze(0), b.unsqueeze(2));
+       }}};
+  const std::vector<std::pair<const char*, at::ScalarType>> policies = {
+      {"torch-fixed compute=bf16", at::kBFloat16},
+      {"torch-fixed compute=fp16", at::kHalf},
+      {"lean", at::kBFloat16}};
+  for (const auto& [policy, dtype] : policies) {
+    for (const auto& [name, layer] : layers) {
+      for (const int blocks : {2, 3}) {
+        SCOPED_TRACE(::testing::Message() << policy << ", " << blocks << " of " << name);
+        const auto gradient = [&, &text = policy](const auto& block) {
+          w.mutable_grad() = at::Tensor();
+          at::Tensor loss;
+          {
+            const Autocast region(find_policy(text));
+            loss = block();
+            for (int i = 1; i < blocks; ++i) {
+              loss = loss.add(block());
+            }
+            loss = loss.sum();
+          }
+          loss.backward();
+          return w.grad();
+        };
+        Recomputed::layer = layer;
+        Recomputed::casts.clear();
+        Recomputed::recomputed_casts.clear();
+        const at::Tensor kept = gradient([&] { return Recomputed::layer(x, w); });
+        const at::Tensor recomputed = gradient([&] { return Recomputed::apply(x, w); });
+        EXPECT_EQ(Recomputed::recomputed_dtype, dtype);
+        EXPECT_TRUE(at::equal(kept, recomputed));
+        EXPECT_EQ(Recomputed::casts, std::vector<int64_t>(blocks, 2));
+        EXPECT_EQ(Recomputed::recomputed_casts, Recomputed::casts);
+      }
     }
-    loss.backward();
-    return w.grad();
-  };
-  const at::Tensor kept = gradient([&] { return at::mm(x, w); });
-  const at::Tensor recomputed = gradient([&] { return Recomputed::apply(x, w); });
-  EXPECT_EQ(Recomputed::recomputed_dtype, at::kBFloat16);
-  EXPECT_TRUE(at::equal(kept, recomputed));
+  }
 }
 
 TEST(AutocastFunction, OutsideOfRegionsBothRunAsTheyAre) {

@@ -159,7 +159,8 @@ ScaleState next_state(const LossScalerOptions& options, const ScaleState& state,
   const float grown = state.scale * options.growth;
   const bool regrows = options.regrowth_interval > 0 && grown <= state.settled;
   const int32_t interval = regrows ? options.regrowth_interval : options.growth_interval;
-  if (++next.growth_tracker < interval) {
+  if (state.growth_tracker < interval - 1) {  // a loaded count may be the largest int32
+    ++next.growth_tracker;
     return next;
   }
   next.growth_tracker = 0;

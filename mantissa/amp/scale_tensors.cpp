@@ -70,7 +70,8 @@ void ScaleTensors::advance(const LossScalerOptions& options, const at::Tensor& f
     const at::Tensor restart = at::full_like(growth_tracker, -options.growth_delay);
     const at::Tensor counted = at::where(clean, growth_tracker.add(1), growth_tracker);
     const at::Tensor tracker = at::where(overflow, restart, counted);
-    const at::Tensor grows = clean.logical_and(tracker.ge(interval));
+    // Before it is counted: a loaded count may be the largest int32.
+    const at::Tensor grows = clean.logical_and(growth_tracker.ge(interval.sub(1)));
     const at::Tensor refills = options.refill == HysteresisRefill::each_finite_step ? clean : grows;
     const at::Tensor full = at::full_like(overflows_left, options.hysteresis);
     const float ceiling = options.ceiling.value_or(std::numeric_limits<float>::max());

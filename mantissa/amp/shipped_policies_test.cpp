@@ -5,41 +5,63 @@
 #include <set>
 #include <tuple>
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/complex.h>
+#include <ATen/ops/cumsum.h>
+#include <ATen/ops/dist.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/gru.h>
+#include <ATen/ops/gru_cell.h>
 #include <ATen/ops/heaviside.h>
 #include <ATen/ops/index_add.h>
 #include <ATen/ops/index_copy.h>
 #include <ATen/ops/index_reduce.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/l1_loss.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/lerp.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/lstm.h>
+#include <ATen/ops/lstm_cell.h>
 #include <ATen/ops/masked_scatter.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/mean.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/nansum.h>
+#include <ATen/ops/norm.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/prod.h>
 #include <ATen/ops/put.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rms_norm.h>
+#include <ATen/ops/rnn_relu.h>
+#include <ATen/ops/rnn_tanh.h>
 #include <ATen/ops/scatter.h>
 #include <ATen/ops/scatter_reduce.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/std.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/trace.h>
 #include <ATen/ops/var.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mantissa/amp/autocast.h"
 #include "mantissa/amp/operations.h"
+#include "mantissa/amp/parameter_formats.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/message_of.h"
 #include "mantissa/numerics/error_bound.h"
 #include "mantissa/tensor/dtype.h"
+#include "mantissa/tensor/scope.h"
 
 namespace mantissa::amp {
 namespace {
@@ -238,6 +260,48 @@ TEST(ShippedPolicies, LeanSumsTheGradientOfAnEmbeddingInFp32) {
   EXPECT_EQ(w.grad()[0].item<float>(), 1000);
 }
 
+// Whichever way a row of an FP32 table is looked up, and however often: thrice as often as its
+// neighbour, the padding not at all.
+TEST(ShippedPolicies, RowsOfATableGetTheGradientsOfAllTheirUses) {
+  const auto gradient = [](const char* name, int64_t uses, const auto& look_up) {
+    const at::Tensor w = at::zeros({3, 1}).requires_grad_();
+    const at::Tensor rows = at::tensor({0, 0, 1, 0}).to(at::kLong).repeat({uses});
+    const Policy policy = find_policy(name);
+    const ParameterFormats formats(policy, {{"table", w}});
+    at::Tensor loss;
+    {
+      const Autocast region(policy, formats);
+      loss = look_up(w, rows).sum();
+    }
+    loss.backward();
+    return w.grad();
+  };
+  for (const auto& [policy, uses] : {std::pair{"lean", 1000},
+                                     {"lean compute=fp16", 5000},
+                                     {"torch-fixed", 1000},
+                                     {"genomics compute=fp16", 5000},
+                                     {"keras", 1000}}) {
+    SCOPED_TRACE(policy);
+    const auto count = static_cast<float>(uses);
+    const at::Tensor expected = at::tensor({3 * count, count, 0.0F}).unsqueeze(1);
+    EXPECT_TRUE(at::equal(
+        gradient(policy, uses, [](const auto& w, const auto& i) { return at::embedding(w, i); }),
+        expected));
+    EXPECT_TRUE(at::equal(gradient(policy, uses,
+                                   [](const auto& w, const auto& i) {
+                                     return at::embedding(w, i, /*padding_idx=*/2);
+                                   }),
+                          expected));
+    EXPECT_TRUE(
+        at::equal(gradient(policy, uses,
+                           [](const auto& w, const auto& i) { return at::index_select(w, 0, i); }),
+                  expected));
+    EXPECT_TRUE(
+        at::equal(gradient(policy, uses, [](const auto& w, const auto& i) { return w.index({i}); }),
+                  expected));
+  }
+}
+
 TEST(ShippedPolicies, KerasComputesALayerInOneFormat) {
   const Autocast region(find_policy("keras"));
   const at::Tensor x = at::randn({2, 8});
@@ -273,6 +337,75 @@ TEST(ShippedPolicies, ALongSumOfLogProbabilitiesIsFp32) {
               exact * kTerms * 0x1p-24);
 }
 
+// Each is beyond 65504. The bound is that of an FP32 sum as above, for the terms of the case, and
+// of a root.
+TEST(ShippedPolicies, SumsBeyondFp16AreFp32) {
+  const at::Tensor ones = at::ones({70000}, at::kHalf);
+  const at::Tensor large = at::full({100}, 1e4, at::kHalf);
+  const at::Tensor pair = at::tensor({-300.0F, 300.0F}).to(at::kHalf);
+  struct Case {
+    const char* name;
+    double exact;
+    std::function<at::Tensor()> call;
+  };
+  const std::vector<Case> cases = {
+      {"sum", 70000, [&] { return at::sum(ones); }},
+      {"sum of a dimension", 70000,
+       [&] {
+         return at::sum(ones.view({7, 10000}), {0, 1});
+       }},
+      {"sum of an expanded number", 70000,
+       [&] { return ones.narrow(0, 0, 1).expand({70000}).sum(); }},
+      {"nansum", 70000, [&] { return at::nansum(ones); }},
+      {"cumsum", 70000, [&] { return at::cumsum(ones, 0)[69999]; }},
+      {"prod", 90000, [&] { return at::prod(pair).neg(); }},
+      {"norm", 1e5, [&] { return at::norm(large); }},
+      {"linalg_vector_norm", 1e5, [&] { return at::linalg_vector_norm(large); }},
+      {"dist", 1e5, [&] { return at::dist(large, at::zeros_like(large)); }},
+      {"var", 180000, [&] { return at::var(pair); }},
+      {"std", std::sqrt(180000.0), [&] { return at::std(pair); }},
+      {"trace", 90000,
+       [&] {
+         return at::trace(pair[1].expand({300, 300}));
+       }},
+      {"l1_loss", 1e6,
+       [&] { return at::l1_loss(large, at::zeros_like(large), at::Reduction::Sum); }},
+      {"mse_loss", 90000, [&] { return at::mse_loss(pair, at::zeros_like(pair)); }}};
+  const Autocast region(find_policy("torch-fixed compute=fp16"));
+  for (const Case& each : cases) {
+    const at::Tensor result = each.call();
+    EXPECT_EQ(result.scalar_type(), at::kFloat) << each.name;
+    EXPECT_NEAR(result.item<double>(), each.exact, each.exact * 70000 * 0x1p-24) << each.name;
+  }
+}
+
+// Angles of rotary positions, frequencies times positions. In 16 bits the positions themselves
+// become equal; in FP32 each product is rounded once, at most 2^-24 of an angle below `length`, and
+// the slope of the cosine is at most 1.
+TEST(ShippedPolicies, GenomicsComputesPositionsInFp32) {
+  std::vector<float> frequencies;
+  for (int c = 0; c < 16; ++c) {
+    frequencies.push_back(static_cast<float>(std::pow(1e4, -c / 16.0)));
+  }
+  const at::Tensor inverse = at::tensor(frequencies).unsqueeze(0);
+  for (const char* compute : {"bf16", "fp16"}) {
+    for (const int64_t length : {512, 2048, 65536}) {
+      SCOPED_TRACE(concat(compute, " ", length));
+      const at::Tensor positions = at::arange(length, at::kFloat).unsqueeze(1);
+      const at::Tensor exact = positions.to(at::kDouble).mul(inverse.to(at::kDouble)).cos();
+      const Policy policy = find_policy(concat("genomics compute=", compute));
+      const ParameterFormats formats(policy, {});
+      const Autocast region(policy, formats);
+      EXPECT_NE(at::matmul(positions, inverse).scalar_type(), at::kFloat);
+      const tensor::Scope scope("rotary_position");
+      const at::Tensor angles = at::matmul(positions, inverse);
+      EXPECT_EQ(angles.scalar_type(), at::kFloat);
+      const double error = angles.to(at::kDouble).cos().sub(exact).abs().max().item<double>();
+      EXPECT_LE(error, static_cast<double>(length) * 0x1p-24);
+    }
+  }
+}
+
 // Under at::autocast it asks for a BF16 primitive that many CPUs lack.
 TEST(ShippedPolicies, AnLstmRunsInARegion) {
   const at::Tensor x = at::ones({3, 2, 8});
@@ -286,6 +419,72 @@ TEST(ShippedPolicies, AnLstmRunsInARegion) {
     y.sum().backward();
     EXPECT_TRUE(y.isfinite().all().item<bool>()) << policy;
     EXPECT_EQ(weights[0].grad().scalar_type(), at::kFloat) << policy;
+  }
+}
+
+// Weights of two layers of both directions with biases: of a state of 4 for inputs of 8.
+std::vector<at::Tensor> recurrent_weights(int64_t gates) {
+  std::vector<at::Tensor> weights;
+  for (const int64_t inputs : {8, 8, 8, 8}) {
+    weights.push_back(at::full({4 * gates, inputs}, 0.1F).requires_grad_());
+    weights.push_back(at::full({4 * gates, 4}, 0.1F).requires_grad_());
+    weights.push_back(at::zeros({4 * gates}).requires_grad_());
+    weights.push_back(at::zeros({4 * gates}).requires_grad_());
+  }
+  return weights;
+}
+
+// Trained or not, with what LibTorch dispatches to other kernels: gradients off, packed sequences.
+TEST(ShippedPolicies, EveryRecurrentLayerRunsInARegion) {
+  const at::Tensor x = at::ones({3, 2, 8});
+  const at::Tensor packed = at::ones({5, 8});
+  const at::Tensor sizes = at::tensor({2, 2, 1}).to(at::kLong);
+  const at::Tensor h = at::zeros({4, 2, 4});
+  using Layer = std::function<at::Tensor(bool train)>;
+  const auto of_gates = [](int64_t gates) { return recurrent_weights(gates); };
+  const std::vector<at::Tensor> w4 = of_gates(4);
+  const std::vector<at::Tensor> w3 = of_gates(3);
+  const std::vector<at::Tensor> w1 = of_gates(1);
+  const std::vector<std::pair<const char*, Layer>> layers = {
+      {"lstm",
+       [&](bool train) {
+         return std::get<0>(at::lstm(x, {h, h}, w4, true, 2, 0, train, true, false));
+       }},
+      {"packed lstm",
+       [&](bool train) {
+         return std::get<0>(at::lstm(packed, sizes, {h, h}, w4, true, 2, 0, train, true));
+       }},
+      {"gru",
+       [&](bool train) { return std::get<0>(at::gru(x, h, w3, true, 2, 0, train, true, false)); }},
+      {"rnn_tanh",
+       [&](bool train) {
+         return std::get<0>(at::rnn_tanh(x, h, w1, true, 2, 0, train, true, false));
+       }},
+      {"rnn_relu",
+       [&](bool train) {
+         return std::get<0>(at::rnn_relu(x, h, w1, true, 2, 0, train, true, false));
+       }},
+      {"lstm_cell",
+       [&](bool /*train*/) {
+         return std::get<0>(at::lstm_cell(x[0], {h[0], h[0]}, w4[0], w4[1], w4[2], w4[3]));
+       }},
+      {"gru_cell",
+       [&](bool /*train*/) { return at::gru_cell(x[0], h[0], w3[0], w3[1], w3[2], w3[3]); }}};
+  for (const char* policy :
+       {"torch-fixed compute=bf16", "torch-fixed compute=fp16", "lean", "keras"}) {
+    for (const auto& [name, layer] : layers) {
+      SCOPED_TRACE(concat(policy, ", ", name));
+      const Autocast region(find_policy(policy));
+      const at::Tensor y = layer(/*train=*/true);
+      EXPECT_TRUE(y.isfinite().all().item<bool>());
+      EXPECT_NO_THROW(y.to(at::kFloat).sum().backward());
+      {
+        const at::NoGradGuard no_grad;
+        EXPECT_TRUE(layer(/*train=*/false).isfinite().all().item<bool>());
+      }
+      const c10::InferenceMode inference;
+      EXPECT_TRUE(layer(/*train=*/false).isfinite().all().item<bool>());
+    }
   }
 }
 

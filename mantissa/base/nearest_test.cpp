@@ -13,6 +13,12 @@ TEST(Nearest, FindsTheSmallestEditDistance) {
   EXPECT_EQ(nearest("train.stesp", {"train.seed", "train.steps"}), "train.steps");
 }
 
+TEST(Nearest, LooksPastTheCase) {
+  EXPECT_EQ(nearest("FP16", kFormats), "fp16");
+  EXPECT_EQ(nearest("TF32", kFormats), "tf32");
+  EXPECT_EQ(nearest("blocks.0.a_Log", {"blocks.0.up", "blocks.0.A_log"}), "blocks.0.A_log");
+}
+
 TEST(Nearest, IsEmptyWhenNothingIsNear) {
   EXPECT_EQ(nearest("posit", kFormats), "");
   EXPECT_EQ(nearest("", kFormats), "");

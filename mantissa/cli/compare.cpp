@@ -102,7 +102,7 @@ void run_compare(const Options& options, int& exit_code) {
   }
   std::cout << report::comparison_table(summaries) << "\n"
             << hardware_sentence() << "\n"
-            << report::slower_lines(summaries);
+            << report::slower_lines(summaries) << report::larger_lines(summaries);
 }
 
 }  // namespace

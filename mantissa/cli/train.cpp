@@ -71,6 +71,7 @@ void run_train(const Options& options, int& exit_code) {
   }
 
   prepare_process();
+  tell_of_missing_units(config.precision.compute);
   train::LoopOptions loop;
   loop.stop = &stop;
   train::LoopOutcome outcome;

@@ -67,8 +67,10 @@ std::optional<double> constant(const c10::IValue* value) {
   }
   if (value->isTensor()) {
     const at::Tensor& tensor = value->toTensor();
-    if (is_readable(tensor) && tensor.dim() == 0 &&
-        (tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble)) {
+    const at::ScalarType dtype = tensor.defined() ? tensor.scalar_type() : at::kHalf;
+    const bool is_wide =
+        dtype == at::kFloat || dtype == at::kDouble || dtype == at::kLong || dtype == at::kInt;
+    if (is_readable(tensor) && tensor.dim() == 0 && is_wide) {
       return tensor.item<double>();
     }
   }

@@ -1,9 +1,11 @@
 #include "mantissa/monitor/lint.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <ostream>
 #include <set>
+#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -14,16 +16,22 @@
 #include <ATen/ops/conv1d.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/fft_fft.h>
 #include <ATen/ops/fft_rfft.h>
+#include <ATen/ops/fft_rfft2.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/index_add.h>
+#include <ATen/ops/index_put.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/norm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/stft.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -121,8 +129,21 @@ TEST(LintConstant, AMaskBeyondFp16) {
              [] { half({4}).add(-1e9); });
   expect_one("constant", Severity::hazard, "aten::where", "fp16", "-1e+09",
              [&] { at::where(mask, half({4}), -1e9); });
+  expect_one("constant", Severity::hazard, "aten::add", "fp16", "-1e+10",
+             [] { half({4}).add(at::scalar_tensor(-1e10, at::kFloat)); });
+  expect_one("constant", Severity::hazard, "aten::sub", "fp16", "65520",
+             [] { half({4}).sub(65520); });
+  expect_one("constant", Severity::hazard, "aten::add", "fp16", "-1e+06",
+             [] { half({4}).add(-1000000); });
+  expect_one("constant", Severity::hazard, "aten::maximum", "fp16", "70000",
+             [] { half({4}).maximum(at::scalar_tensor(70000, at::kInt)); });
+  expect_one("constant", Severity::hazard, "aten::add_", "bf16", "-1e+39",
+             [] { bfloat({4}).add_(-1e39); });
+  expect_one("constant", Severity::hazard, "aten::where", "bf16", "-1e+300",
+             [&] { at::where(mask, bfloat({4}), at::scalar_tensor(-1e300, at::kDouble)); });
   EXPECT_THAT(found("constant",
                     [&] {
+                      bfloat({4}).add(-3.38e38);
                       half({4}).masked_fill(mask, -65504);
                       half({4}).masked_fill(mask, -std::numeric_limits<double>::infinity());
                       bfloat({4}).masked_fill(mask, -1e9);
@@ -140,6 +161,24 @@ TEST(LintConstant, AMaskThatStopsTheStep) {
   EXPECT_EQ(report.findings[0].operation, "aten::masked_fill");
   EXPECT_EQ(report.findings[0].value, "-1e+09");
   EXPECT_THAT(report.stopped, HasSubstr("overflow"));
+}
+
+TEST(LintConstant, EveryFillThatStopsTheStep) {
+  const at::Tensor mask = half({4}).gt(0);
+  const at::Tensor index = at::zeros({2}, at::kLong);
+  const std::vector<std::pair<std::string, std::function<void()>>> fills = {
+      {"aten::masked_fill", [&] { half({4}).masked_fill(mask, -1e10); }},
+      {"aten::masked_fill_", [&] { half({4}).masked_fill_(mask, -1e9); }},
+      {"aten::masked_fill", [&] { bfloat({4}).masked_fill(mask, -1e39); }},
+      {"aten::index_fill", [&] { half({4}).index_fill(0, index, -1e9); }},
+      {"aten::fill_", [] { half({4}).fill_(-1e9); }},
+      {"aten::full", [] { at::full({4}, -1e9, at::kHalf); }}};
+  for (const auto& [operation, step] : fills) {
+    const LintReport report = lint(step);
+    ASSERT_THAT(report.findings, SizeIs(1)) << operation;
+    EXPECT_EQ(report.findings[0].rule, "constant");
+    EXPECT_EQ(report.findings[0].operation, operation);
+  }
 }
 
 TEST(LintConstant, ASubnormalIsANote) {
@@ -223,6 +262,16 @@ TEST(LintDomain, SaturatedProbabilities) {
   expect_one("domain", Severity::hazard, "aten::binary_cross_entropy", "bf16", "0 or 1", [&] {
     at::binary_cross_entropy(at::full({4}, 9.0, at::kBFloat16).sigmoid(), target);
   });
+  // The next number below 1 is 2^-11 away in FP16 and 2^-24 in FP32; e^-20 is below both and, in
+  // FP16, 0.
+  const auto expect = [](at::ScalarType dtype, double logit, const std::string& format) {
+    expect_one("domain", Severity::hazard, "aten::binary_cross_entropy", format, "0 or 1", [&] {
+      at::binary_cross_entropy(at::full({4}, logit, dtype).sigmoid(), at::ones({4}, dtype));
+    });
+  };
+  expect(at::kHalf, 9, "fp16");
+  expect(at::kHalf, -20, "fp16");
+  expect(at::kFloat, 20, "fp32");
   EXPECT_THAT(
       found("domain",
             [&] { at::binary_cross_entropy(at::full({4}, 9.0).sigmoid(), target.to(at::kFloat)); }),
@@ -240,6 +289,18 @@ TEST(LintOverflow, AProductBeyondFp16) {
                       at::mm(a.mul(std::numeric_limits<double>::infinity()), b);
                     }),
               IsEmpty());
+}
+
+TEST(LintOverflow, EveryProductBeyondFp16) {
+  const at::Tensor a = at::full({8, 1024}, 8, at::kHalf);
+  const auto expect = [](const std::string& operation, const std::function<void()>& step) {
+    expect_one("overflow", Severity::hazard, operation, "fp16", "inf", step);
+  };
+  expect("aten::linear", [&] { at::linear(a, a); });
+  expect("aten::matmul", [&] { at::matmul(a.unsqueeze(0), a.t()); });
+  expect("aten::conv1d", [&] { at::conv1d(a.view({8, 64, 16}), a.view({8, 64, 16})); });
+  expect("aten::mul", [&] { a.mul(1e4); });
+  expect("aten::cumsum", [&] { a.mul(16).cumsum(1); });
 }
 
 TEST(LintOverflow, ACastAndALongSum) {
@@ -284,6 +345,22 @@ TEST(LintUnderflow, Fp16GradientsBelowTheSmallestNormal) {
   };
   EXPECT_THAT(found("underflow", step(1)), SizeIs(testing::Ge(1)));
   EXPECT_THAT(found("underflow", step(1024)), IsEmpty());
+}
+
+TEST(LintHalfFft, NamesEveryTransformOf16Bits) {
+  const std::vector<std::pair<std::string, std::function<void()>>> transforms = {
+      {"aten::fft_fft", [] { at::fft_fft(bfloat({8})); }},
+      {"aten::fft_rfft2",
+       [] {
+         at::fft_rfft2(half({20, 4}));
+       }},
+      {"aten::stft",
+       [] { at::stft(bfloat({12}), 4, 2, 4, bfloat({4}), true, "reflect", false, true, true); }}};
+  for (const auto& [operation, step] : transforms) {
+    const auto findings = found("half-fft", step);
+    ASSERT_THAT(findings, SizeIs(1)) << operation;
+    EXPECT_EQ(findings[0].operation, operation);
+  }
 }
 
 TEST(LintHalfFft, NamesTheTransform) {
@@ -373,6 +450,28 @@ TEST(LintRepeatedIndex, AnEmbeddingGradientThatStopsGrowing) {
   EXPECT_EQ(findings[0].value, "error 74.4 %");  // 256 of 1000
   EXPECT_THAT(gradient(at::kBFloat16, 100), IsEmpty());
   EXPECT_THAT(gradient(at::kFloat, 1000), IsEmpty());
+}
+
+// 1000 terms of 1 in BF16, 5000 in FP16, in each form that adds them up in 16 bits.
+TEST(LintRepeatedIndex, EverySumOver16BitsThatStopsGrowing) {
+  for (const auto& [dtype, terms] : {std::pair{at::kBFloat16, 1000}, {at::kHalf, 5000}}) {
+    const at::Tensor index = at::zeros({terms}, at::kLong);
+    const at::Tensor ones = at::ones({terms}, dtype);
+    const c10::List<std::optional<at::Tensor>> indices({index});
+    const at::Tensor table = at::ones({2, 1}, dtype).requires_grad_();
+    const std::vector<std::pair<std::string, std::function<void()>>> sums = {
+        {"aten::index_add", [&] { at::index_add(at::zeros({2}, dtype), 0, index, ones); }},
+        {"aten::index_add_", [&] { at::zeros({2}, dtype).index_add_(0, index, ones); }},
+        {"aten::index_put",
+         [&] { at::index_put(at::zeros({2}, dtype), indices, ones, /*accumulate=*/true); }},
+        {"EmbeddingBackward0", [&] { at::embedding(table, index).sum().backward(); }},
+        {"IndexBackward0", [&] { table.index({index}).sum().backward(); }}};
+    for (const auto& [operation, step] : sums) {
+      const auto findings = found("repeated-index", step);
+      ASSERT_THAT(findings, SizeIs(1)) << operation << " " << dtype;
+      EXPECT_EQ(findings[0].operation, operation);
+    }
+  }
 }
 
 TEST(LintLoss, ALossIn16Bits) {

@@ -56,23 +56,37 @@ bool is_given_nonfinite(const TracedCall& call) {
   return false;
 }
 
+// The first of those that the call returns, or a node hands on.
+std::optional<double> nonfinite_output(const TracedCall& call) {
+  for (const c10::IValue& output : call.outputs) {
+    if (const auto value = nonfinite_value(output)) {
+      return value;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 NonfiniteOrigin find_nonfinite_origin(const std::function<void()>& step) {
   NonfiniteOrigin origin;
+  NonfiniteOrigin suspect;
+  const TracedCall* suspect_within = nullptr;
   trace_calls(step, [&](const TracedCall& call) {
-    if (!origin.operation.empty() || !call.operation || leaves_memory_unset(call)) {
+    if (!origin.operation.empty()) {
       return;
     }
-    for (const c10::IValue& output : call.outputs) {
-      if (const auto value = nonfinite_value(output)) {
-        if (!is_given_nonfinite(call)) {
-          const TracedCall& outer = outermost(call);
-          origin = {call.name, &outer == &call ? "" : outer.name, call.scope, call.in_backward,
-                    *value};
-        }
-        return;
-      }
+    const TracedCall& outer = outermost(call);
+    const auto value = leaves_memory_unset(call) ? std::nullopt : nonfinite_output(call);
+    if (suspect_within == nullptr && call.operation && value && !is_given_nonfinite(call)) {
+      suspect = {call.name, &outer == &call ? "" : outer.name, call.scope, call.in_backward,
+                 *value};
+      suspect_within = &outer;
+    }
+    // What an operation makes and masks itself is none: the derivative of a norm divides by 0.
+    if (suspect_within == &call) {
+      origin = value ? suspect : NonfiniteOrigin();
+      suspect_within = nullptr;
     }
   });
   return origin;

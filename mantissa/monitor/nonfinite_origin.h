@@ -19,7 +19,8 @@ struct NonfiniteOrigin {
 };
 
 /// Runs `step` and finds the first operation that made a value that is not finite from finite ones.
-/// An operation that is given an infinity, as masked_fill by -inf, made none. A cast that overflows
+/// An operation that is given an infinity, as masked_fill by -inf, made none, nor did one whose
+/// caller, an operation or a node, returns finite values all the same. A cast that overflows
 /// is `aten::copy_` within the operation that needed it. Looks at every argument and result:
 /// several times the cost of the step. Throws what trace_calls throws.
 MANTISSA_API NonfiniteOrigin find_nonfinite_origin(const std::function<void()>& step);

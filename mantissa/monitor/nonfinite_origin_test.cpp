@@ -1,15 +1,23 @@
 #include "mantissa/monitor/nonfinite_origin.h"
 
+#include <functional>
 #include <limits>
+#include <utility>
+#include <vector>
 
+#include <ATen/ops/baddbmm.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/conv1d.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/log.h>
 #include <ATen/ops/masked_fill.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -67,6 +75,83 @@ TEST(NonfiniteOrigin, TellsAProductFromTheCastOfItsOperand) {
   EXPECT_EQ(product(300).operation, "aten::mm");
   EXPECT_EQ(product(70000).operation, "aten::copy_");
   EXPECT_EQ(product(70000).within, "aten::to");
+}
+
+// 1024 times 8 * 8 is 65536, beyond FP16; in each form the outermost call is that of the user.
+TEST(NonfiniteOrigin, NamesEveryKindOfProductThatOverflows) {
+  const at::Tensor a = at::full({2, 1024}, 8, at::kHalf);
+  using Step = std::function<void()>;
+  const std::vector<std::pair<std::string, Step>> products = {
+      {"aten::mm", [&] { (void)at::mm(a, a.t()); }},
+      {"aten::matmul", [&] { (void)at::matmul(a, a[0]); }},
+      {"aten::linear", [&] { (void)at::linear(a, a, at::ones({2}, at::kHalf)); }},
+      {"aten::bmm", [&] { (void)at::bmm(a.unsqueeze(0), a.t().unsqueeze(0)); }},
+      {"aten::baddbmm",
+       [&] {
+         (void)at::baddbmm(at::ones({1, 2, 2}, at::kHalf), a.unsqueeze(0), a.t().unsqueeze(0));
+       }},
+      {"aten::conv1d",
+       [&] {
+         (void)at::conv1d(a.view({2, 64, 16}), a.narrow(0, 0, 1).view({1, 64, 16}));
+       }},
+      {"aten::mul", [&] { (void)a.mul(1e4); }},
+      {"aten::add_",
+       [&] { (void)at::full({2}, 6e4, at::kHalf).add_(at::full({2}, 6e4, at::kHalf)); }},
+      {"aten::sum", [&] { (void)a.mul(16).sum(); }},
+      {"aten::cumsum", [&] { (void)a.mul(16).cumsum(1); }}};
+  for (const auto& [name, step] : products) {
+    const NonfiniteOrigin origin = find_nonfinite_origin(step);
+    EXPECT_EQ(origin.within.empty() ? origin.operation : origin.within, name);
+    EXPECT_EQ(origin.value, kInf) << name;
+    EXPECT_FALSE(origin.in_backward) << name;
+  }
+}
+
+// Each is finite where its derivative is not. A value that a mask hides afterwards is one of the
+// forward pass.
+TEST(NonfiniteOrigin, NamesTheNodeOfEveryInfiniteDerivative) {
+  struct Case {
+    const char* node;  // "": none
+    float at;
+    std::function<at::Tensor(const at::Tensor& x)> loss;
+  };
+  const std::vector<Case> cases = {
+      {"", 0, [](const at::Tensor& x) { return x.norm(); }},
+      {"", 0, [](const at::Tensor& x) { return x.std(); }},
+      {"", 0, [](const at::Tensor& x) { return x.abs().sum(); }},
+      {"SqrtBackward0", 0, [](const at::Tensor& x) { return x.pow(2).sum().sqrt(); }},
+      {"SqrtBackward0", 0,
+       [](const at::Tensor& x) { return at::where(x.gt(0), x.sqrt(), at::zeros({3})).sum(); }},
+      {"PowBackward0", 0, [](const at::Tensor& x) { return x.pow(0.5).sum(); }},
+      {"AcosBackward0", 1, [](const at::Tensor& x) { return x.acos().sum(); }},
+      {"AsinBackward0", -1, [](const at::Tensor& x) { return x.asin().sum(); }}};
+  for (const Case& each : cases) {
+    SCOPED_TRACE(::testing::Message() << each.node << " " << (&each - cases.data()));
+    const at::Tensor x = at::full({3}, each.at).requires_grad_();
+    const NonfiniteOrigin origin = find_nonfinite_origin([&] {
+      at::Tensor loss;
+      {
+        const tensor::Scope scope("distance");
+        loss = each.loss(x);
+      }
+      loss.backward();
+    });
+    EXPECT_EQ(origin.within, each.node);
+    EXPECT_EQ(origin.scope, *each.node == 0 ? "" : "distance");
+    EXPECT_EQ(origin.in_backward, *each.node != 0);
+  }
+  const NonfiniteOrigin hidden = find_nonfinite_origin([] {
+    const at::Tensor x = at::tensor({-1.0F, 4.0F}).requires_grad_();
+    at::where(x.gt(0), x.sqrt(), at::zeros({2})).sum().backward();
+  });
+  // The norms are as they should be; what comes after them is found.
+  const NonfiniteOrigin later = find_nonfinite_origin([] {
+    const at::Tensor x = at::zeros({3}).requires_grad_();
+    x.norm().add(x.std()).add(x.pow(2).sum().sqrt()).backward();
+  });
+  EXPECT_EQ(later.within, "SqrtBackward0");
+  EXPECT_EQ(hidden.operation, "aten::sqrt");
+  EXPECT_FALSE(hidden.in_backward);
 }
 
 TEST(NonfiniteOrigin, AGradientHasTheScopeOfItsForwardOperation) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -132,6 +133,30 @@ TEST(GradientPass, SumsDuplicatesOfSparseGradientsFirst) {
   EXPECT_EQ(pass({sparse(6e4F, at::kHalf)}).found_inf, 1);
   EXPECT_EQ(pass({sparse(3e38F, at::kFloat)}).found_inf, 1);
   EXPECT_EQ(pass({sparse(1.5F, at::kFloat)}).norm, 3);
+  EXPECT_EQ(pass({sparse(-2e38F, at::kBFloat16)}).found_inf, 1);
+  EXPECT_EQ(pass({sparse(6e4F, at::kHalf)}, scalar(65536)).found_inf, 1) << "scaled as it is";
+  EXPECT_EQ(pass({sparse(3e4F, at::kHalf)}).found_inf, 0);
+}
+
+// A row of 16 bits may be used thousands of times: in FP16 a sum of ones stops at 2048, in BF16 at
+// 256. Both sums are numbers of the format.
+TEST(GradientPass, SumsManyDuplicatesOf16BitsInFp32) {
+  for (const auto& [dtype, uses] : {std::pair{at::kBFloat16, 1000}, std::pair{at::kHalf, 6000}}) {
+    const Tensor used =
+        at::sparse_coo_tensor(at::zeros({1, uses}, at::kLong), at::full({uses}, 1, dtype), {4});
+    EXPECT_EQ(pass({used}).norm, uses) << dtype;
+    const Tensor rows = at::sparse_coo_tensor(at::zeros({1, uses}, at::kLong),
+                                              at::full({uses, 2, 2}, 1, dtype), {3, 2, 2});
+    EXPECT_EQ(pass({rows}).norm, 2 * uses) << dtype;
+  }
+  // Partial sums may be beyond the format where the sum is not.
+  const Tensor returns = at::sparse_coo_tensor(at::zeros({1, 3}, at::kLong),
+                                               at::tensor({6e4F, 6e4F, -6e4F}).to(at::kHalf), {1});
+  EXPECT_EQ(pass({returns}).found_inf, 0);
+  EXPECT_EQ(pass({returns}).norm, at::full({}, 6e4F).to(at::kHalf).item<float>());
+  const Tensor none =
+      at::sparse_coo_tensor(at::zeros({1, 0}, at::kLong), at::zeros({0}, at::kHalf), {4});
+  EXPECT_EQ(pass({none}).norm, 0);
 }
 
 TEST(GradientPass, NamesTheGradientThatCannotBeRead) {

@@ -27,7 +27,13 @@ float scalar_or(const at::Tensor& tensor, float otherwise, const char* name,
 }  // namespace
 
 at::Tensor to_strided(const at::Tensor& gradient) {
-  return gradient.layout() == at::kStrided ? gradient : gradient.coalesce().to_dense();
+  if (gradient.layout() == at::kStrided) {
+    return gradient;
+  }
+  if (tensor::is_16bit(gradient.scalar_type())) {
+    return gradient.to(at::kFloat).coalesce().to_dense().to(gradient.scalar_type());
+  }
+  return gradient.coalesce().to_dense();
 }
 
 void check_gradient(const at::Tensor& gradient, const std::string& where) {

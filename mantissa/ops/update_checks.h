@@ -12,8 +12,8 @@
 /// The border of the passes over weights and gradients; `where` begins each message.
 namespace mantissa::ops {
 
-/// Dense strides instead of sparse indices; duplicates are added in the gradient's own dtype, so
-/// that their overflow shows.
+/// Dense strides instead of sparse indices. Duplicates are added in FP32, for in BF16 a sum of ones
+/// stops at 256, and the sum is rounded to the gradient's own dtype, so that its overflow shows.
 at::Tensor to_strided(const at::Tensor& gradient);
 
 void check_gradient(const at::Tensor& gradient, const std::string& where);

@@ -154,11 +154,12 @@ TEST(WeightUpdate, SplitWeightsAreThoseOfAnFp32MasterBitForBit) {
   EXPECT_TRUE(at::equal(weights_of(split.weight), whole.weight.master));
 }
 
-// 1000 updates of 1e-3 on a weight of 1: each is below half of its rounding step of 2^-7.
-double after_small_updates(const Form& form, int64_t weights) {
+// 1000 updates of `lr` on a weight of 1. 1e-3 is below half of the rounding step of BF16, 2^-7, and
+// 2^-13 below half of that of FP16, 2^-10; also below 1, where the steps are half of these.
+double after_small_updates(const Form& form, int64_t weights, double lr = 1e-3) {
   const Tensor gradient = at::ones({weights});
   WeightUpdate update = update_of(form, at::ones({weights}), gradient);
-  update.lr = 1e-3;
+  update.lr = lr;
   update.weight_decay = 0;
   for (uint64_t step = 0; step < 1000; ++step) {
     update.stream = step;
@@ -176,6 +177,38 @@ TEST(WeightUpdate, SmallUpdatesArriveUnlessTheyAreRoundedAway) {
   // 1000 steps, 4096 weights.
   EXPECT_NEAR(after_small_updates(kForms[3], 4096), 0, 5 * 0x1p-8 / 2 * std::sqrt(1000.0 / 4096));
   EXPECT_EQ(after_small_updates(kForms[5], 1), 1);
+}
+
+TEST(WeightUpdate, SmallUpdatesOfFp16WeightsArriveToo) {
+  constexpr double kLr = 0x1p-13;
+  const double exact = 1 - 1000 * kLr;
+  EXPECT_NEAR(after_small_updates(kForms[2], 1, kLr), exact, 1000 * 0x1p-23);
+  EXPECT_NEAR(after_small_updates(kForms[4], 4096, kLr), exact,
+              5 * 0x1p-11 / 2 * std::sqrt(1000.0 / 4096));
+  const Form alone = {"alone fp16", at::kHalf, false, false, Rounding::nearest_even};
+  EXPECT_EQ(after_small_updates(alone, 1, kLr), 1);
+}
+
+// AdamW moves a weight by lr whatever its gradient: on 256, where BF16 has steps of 2 above and 1
+// below, 2^-4 is lost, and of the other ways 64 of them arrive. The bounds are those above.
+TEST(WeightUpdate, SmallUpdatesOfAdamwArriveUnlessTheyAreRoundedAway) {
+  const auto after = [](const Form& form, int64_t weights) {
+    AdamwParameter each = {update_of(form, at::full({weights}, 256.0F), at::ones({weights})),
+                           at::zeros({weights}), at::zeros({weights}), at::zeros({}, at::kLong)};
+    each.weight.lr = 0x1p-4;
+    each.weight.weight_decay = 0;
+    for (uint64_t step = 0; step < 64; ++step) {
+      each.weight.stream = step;
+      adamw_({each}, {});
+    }
+    return weights_of(each.weight).mean().item<double>();
+  };
+  // A dozen roundings of the update too, 2^-4 in size, and eps.
+  const double of_updates = 64 * 0x1p-4 * (12 * 0x1p-24 + 1e-8);
+  EXPECT_NEAR(after(kForms[0], 1), 252, 64 * 0x1p-17 + of_updates);
+  EXPECT_NEAR(after(kForms[1], 1), 252, 64 * 0x1p-10 + of_updates);
+  EXPECT_NEAR(after(kForms[3], 4096), 252, 5 * 0.5 * std::sqrt(64.0 / 4096) + of_updates);
+  EXPECT_EQ(after(kForms[5], 1), 256);
 }
 
 TEST(WeightUpdate, LostUpdatesAreCounted) {

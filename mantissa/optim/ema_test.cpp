@@ -47,6 +47,19 @@ TEST(Ema, MovesWhere16BitsWouldStandStill) {
               20002 * 0x1p-24);
 }
 
+// As above, the bounds times the largest number: a power of two at which BF16 has steps of 2, and
+// subnormal numbers of FP16, of which an average would hold none.
+TEST(Ema, MovesByLessThanAStepOfTheWeightsWhereverTheyAre) {
+  EXPECT_NEAR(average_of_jump(at::kBFloat16, 256, 258, 0.999, 1000),
+              258 - 2 * std::pow(0.999, 1000), 258 * 1002 * 0x1p-23);
+  EXPECT_NEAR(average_of_jump(at::kBFloat16, -1, 1, 0.9999, 5000), 1 - 2 * std::pow(0.9999, 5000),
+              5002 * 0x1p-23);
+  EXPECT_NEAR(average_of_jump(at::kHalf, 0x1p-24, 0x1p-23, 0.99, 50),
+              0x1p-23 - 0x1p-24 * std::pow(0.99, 50), 0x1p-23 * 52 * 0x1p-23);
+  EXPECT_NEAR(average_of_jump(at::kFloat, 1, 0, 0.9999, 5000), std::pow(0.9999, 5000),
+              5002 * 0x1p-24);
+}
+
 TEST(Ema, AveragesTheFp32WeightsOfEveryKindOfMasters) {
   for (const Masters masters :
        {Masters::fp32, Masters::split, Masters::compensated, Masters::stochastic, Masters::none}) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -239,6 +240,24 @@ TEST(Optimizer, SparseDuplicatesThatOverflowOnlyTogetherSkipTheStep) {
   }
 }
 
+// A row of a 16-bit table that is used 1000 times: added in BF16 its gradient would be 256.
+TEST(Optimizer, SparseGradientsOf16BitsAreSummedWhole) {
+  for (const auto& [dtype, uses] : {std::pair{at::kBFloat16, 1000}, std::pair{at::kHalf, 6000}}) {
+    for (const bool accumulates : {false, true}) {
+      const Tensor weight = leaf(at::zeros({2}, dtype));
+      Optimizer optimizer({{"w", weight}}, kPlainSgd);
+      weight.mutable_grad() =
+          sparse_gradient(std::vector<int64_t>(uses, 1), at::ones({uses}, dtype), 2);
+      if (accumulates) {
+        optimizer.accumulate_();
+      }
+      EXPECT_EQ(optimizer.read_gradients().norm.item<float>(), uses) << dtype;
+      EXPECT_EQ(optimizer.step({.lr = 0.5}), StepOutcome::applied);
+      EXPECT_EQ(optimizer.master("w")[1].item<float>(), -0.5F * static_cast<float>(uses)) << dtype;
+    }
+  }
+}
+
 TEST(Optimizer, SparseGradientsOfMicrobatchesAddUp) {
   const Tensor weight = leaf(at::zeros({3}, at::kBFloat16));
   Optimizer optimizer({{"w", weight}}, kPlainSgd);
@@ -365,6 +384,55 @@ TEST(Optimizer, EpsHoldsForFp16Parameters) {
   EXPECT_TRUE(at::equal(weight, at::tensor({1.0F, 0.999F}).to(at::kHalf)));
 }
 
+// Elements whose gradient is 0 stay, and the others move by lr, in every way to keep weights and
+// moments. An update is lr g / (|g| + eps): eps is 2^-9 of these g, and a moment in BF16 is off by
+// 2^-7 twice at most, the second one under a root. Weights are rounded by a step of their format.
+TEST(Optimizer, EpsHoldsWhateverTheMastersAndMoments) {
+  const Tensor gradient = at::zeros({300});
+  gradient.slice(0, 0, 300, 3).fill_(1e-3);
+  for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
+    for (const auto& [kind, masters, moments] : every_setup()) {
+      if (kind == Kind::sgd || (masters == Masters::split && dtype == at::kHalf)) {
+        continue;
+      }
+      SCOPED_TRACE(::testing::Message() << dtype << " " << to_string(kind) << " "
+                                        << to_string(masters) << " " << to_string(moments));
+      const Tensor w = leaf(at::ones({300}, dtype));
+      Optimizer optimizer({{"w", w}}, {.kind = kind,
+                                       .eps = 1e-6,
+                                       .weight_decay = 0,
+                                       .masters = masters,
+                                       .moments = moments,
+                                       .seed = 3});
+      constexpr double kLr = 0x1p-4;  // 8 steps of BF16 below 1
+      for (int step = 0; step < 2; ++step) {
+        set_gradient(w, gradient);
+        optimizer.step({.lr = kLr});
+        const Tensor expected = at::ones({300}).sub(gradient.sign(), kLr * (step + 1));
+        const double step_of_format = dtype == at::kHalf ? 0x1p-11 : 0x1p-8;
+        const Tensor error = w.to(at::kFloat).sub(expected).abs();
+        EXPECT_LE(error.max().item<double>(), (step + 1) * (kLr * 0x1p-5 + step_of_format));
+        EXPECT_EQ(error.masked_select(gradient.eq(0)).max().item<double>(), 0);
+      }
+    }
+  }
+}
+
+// FP16 has nothing between 0 and 2^-24; gradients there are larger than eps, and their squares are
+// numbers of FP32. All equal, so each moves by lr.
+TEST(Optimizer, EpsHoldsForTheSmallestFp16Gradients) {
+  for (const Kind kind : {Kind::adamw, Kind::adam}) {
+    for (const double size : {0x1p-24, 0x1p-20, 1.0, 65504.0}) {
+      const Tensor w = leaf(at::ones({3}, at::kHalf));
+      Optimizer optimizer({{"w", w}}, {.kind = kind, .eps = 1e-10, .weight_decay = 0});
+      set_gradient(w, at::full({3}, size));
+      optimizer.step({.lr = 0.25});
+      // eps is 2^-9 of the smallest at most; the weight is rounded to steps of 2^-11.
+      EXPECT_NEAR(w[0].item<float>(), 0.75, 0.25 * 0x1p-9 + 0x1p-12) << size;
+    }
+  }
+}
+
 // Clipping is of the unscaled gradients: with the scaled ones the update would be 1.5e-5.
 TEST(Optimizer, ClippedUpdatesHaveTheLargestNormWhateverTheScale) {
   const Tensor weight = leaf(at::zeros({16}));
@@ -376,6 +444,30 @@ TEST(Optimizer, ClippedUpdatesHaveTheLargestNormWhateverTheScale) {
   EXPECT_EQ(report.found_inf.item<float>(), 0);
   optimizer.step({1.0, scale, clip_factor(report.norm, 1.0), report.found_inf});
   EXPECT_NEAR(weight.norm().item<float>(), 1, 1e-6);
+}
+
+TEST(Optimizer, ClippedUpdatesHaveTheLargestNormInEveryFormatAndInMicrobatches) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const double scale : {0x1p-6, 1.0, 1024.0, 3.0}) {
+      for (const int microbatches : {1, 2}) {
+        SCOPED_TRACE(::testing::Message() << dtype << " " << scale << " " << microbatches);
+        const Tensor weight = leaf(at::zeros({16}, dtype));
+        Optimizer optimizer({{"weight", weight}}, kPlainSgd);
+        for (int i = 0; i < microbatches; ++i) {
+          const Tensor gradient = at::full({16}, 4 * scale).to(dtype);
+          weight.mutable_grad() = weight.grad().defined() ? weight.grad().add(gradient) : gradient;
+          if (microbatches > 1) {
+            optimizer.accumulate_();
+          }
+        }
+        const GradientReport report = optimizer.read_gradients(scalar(scale));
+        // Unscaled by an FP32 product with an FP32 reciprocal, and rounded at the end.
+        EXPECT_NEAR(report.norm.item<float>(), 16 * microbatches, 64 * 0x1p-22);
+        optimizer.step({1.0, scalar(scale), clip_factor(report.norm, 1.0), report.found_inf});
+        EXPECT_NEAR(optimizer.master("weight").norm().item<float>(), 1, 1e-6);
+      }
+    }
+  }
 }
 
 TEST(Optimizer, ReadingTwiceOrNeverGivesTheSameStep) {
@@ -441,6 +533,34 @@ TEST(Optimizer, TheScheduleWaitsForASkippedStep) {
   optimizer.step({.lr = lr_at(schedule, optimizer.steps()), .found_inf = scalar(1)});
   optimizer.step({.lr = lr_at(schedule, optimizer.steps()), .found_inf = scalar(0)});
   EXPECT_EQ(weight.item<float>(), -0.25F);
+}
+
+TEST(Optimizer, EveryScheduleWaitsForSkippedStepsWhereverTheyAre) {
+  const std::vector<Schedule> schedules = {
+      {.lr = 1, .warmup_steps = 4},
+      {.kind = ScheduleKind::cosine, .lr = 1, .warmup_steps = 2, .total_steps = 8, .floor = 0.125},
+      {.kind = ScheduleKind::inverse_sqrt, .lr = 1, .warmup_steps = 1}};
+  for (size_t i = 0; i < schedules.size(); ++i) {
+    for (const std::string steps : {"x.....", "...xx...", "x.x.xxx....", "......x"}) {
+      SCOPED_TRACE(::testing::Message() << i << " " << steps);
+      const Tensor weight = leaf(at::zeros({1}));
+      Optimizer optimizer({{"weight", weight}}, kPlainSgd);
+      float expected = 0;
+      int64_t applied = 0;
+      for (const char each : steps) {
+        set_gradient(weight, at::full({1}, each == '.' ? 1 : kInf));
+        const GradientReport report = optimizer.read_gradients();
+        const StepOutcome outcome = optimizer.step(
+            {.lr = lr_at(schedules[i], optimizer.steps()), .found_inf = report.found_inf});
+        EXPECT_EQ(outcome, each == '.' ? StepOutcome::applied : StepOutcome::skipped);
+        if (each == '.') {
+          expected -= static_cast<float>(lr_at(schedules[i], applied++));
+        }
+        EXPECT_EQ(optimizer.steps(), applied);
+        EXPECT_FLOAT_EQ(weight.item<float>(), expected);
+      }
+    }
+  }
 }
 
 TEST(Optimizer, WithoutAnyGradientThereIsNothingToDo) {
@@ -707,6 +827,38 @@ TEST(Optimizer, AStateThatDoesNotFitIsRefusedByNameAndChangesNothing) {
   const std::vector<Tensor> after = snapshot(model, optimizer);
   for (size_t i = 0; i < before.size(); ++i) {
     EXPECT_TRUE(at::equal(before[i], after[i])) << i;
+  }
+}
+
+// The same for every entry that a framework may cast, and to whatever it casts it.
+TEST(Optimizer, AStateInAnotherFormatIsNeverCast) {
+  for (const auto& [kind, masters, moments] : every_setup()) {
+    SCOPED_TRACE(::testing::Message()
+                 << to_string(kind) << " " << to_string(masters) << " " << to_string(moments));
+    const Tensor w = leaf(at::full({300}, 0.5, at::kBFloat16));
+    Optimizer optimizer({{"w", w}}, {.kind = kind, .masters = masters, .moments = moments});
+    set_gradient(w, at::ones({300}));
+    optimizer.step({.lr = 0.25});
+    const tensor::StateDict own = optimizer.state_dict();
+    const Tensor master = optimizer.master("w").clone();
+    for (const auto& entry : own.tensors()) {
+      for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf, at::kFloat, at::kDouble}) {
+        const at::ScalarType saved = entry.second.scalar_type();
+        if (dtype == saved) {
+          continue;
+        }
+        tensor::StateDict cast;
+        for (const auto& [name, scalar] : own.scalars()) {
+          std::visit([&, key = name](const auto& value) { cast.set(key, value); }, scalar);
+        }
+        for (const auto& [name, tensor] : own.tensors()) {
+          cast.set(name, name == entry.first ? tensor.to(dtype) : tensor.clone());
+        }
+        EXPECT_NE(load_failure(optimizer, cast), "") << entry.first << " to " << dtype;
+        EXPECT_TRUE(at::equal(optimizer.master("w"), master));
+        EXPECT_EQ(own.tensor(entry.first).scalar_type(), saved);
+      }
+    }
   }
 }
 

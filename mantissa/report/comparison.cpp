@@ -32,15 +32,32 @@ int64_t total_peak(const Summary& run) {
   return total;
 }
 
+std::vector<Summary>::const_iterator fp32_run(const std::vector<Summary>& runs) {
+  return std::find_if(runs.begin(), runs.end(),
+                      [](const Summary& run) { return run.precision == "fp32"; });
+}
+
+std::string two_decimals(double value) {
+  std::array<char, 32> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), "%.2f", value);
+  return buffer.data();
+}
+
+// An autocast region casts each FP32 weight once and keeps the cast.
+bool has_16bit_copies(const Summary& run) {
+  constexpr double kFp32Bytes = 4;
+  const auto weights = run.bytes_per_param.find("weights");
+  return (run.precision == "bf16" || run.precision == "fp16") &&
+         weights != run.bytes_per_param.end() && weights->second >= kFp32Bytes;
+}
+
 // Weights, gradients and state of the optimizer together.
 std::string bytes_per_param(const Summary& run) {
   double total = 0;
   for (const auto& [part, bytes] : run.bytes_per_param) {
     total += bytes;
   }
-  std::array<char, 32> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), "%.2f", total);
-  return run.bytes_per_param.empty() ? "-" : buffer.data();
+  return run.bytes_per_param.empty() ? "-" : two_decimals(total);
 }
 
 void check_comparable(const std::vector<Summary>& runs) {
@@ -90,15 +107,35 @@ std::string comparison_table(const std::vector<Summary>& runs) {
 
 std::string slower_lines(const std::vector<Summary>& runs) {
   constexpr double kNoise = 1.02;
-  const auto baseline = std::find_if(runs.begin(), runs.end(),
-                                     [](const Summary& run) { return run.precision == "fp32"; });
+  const auto baseline = fp32_run(runs);
   std::string lines;
   for (const Summary& run : runs) {
     if (baseline != runs.end() && run.step_time_s > kNoise * baseline->step_time_s) {
-      std::array<char, 32> ratio{};
-      std::snprintf(ratio.data(), ratio.size(), "%.2f", run.step_time_s / baseline->step_time_s);
-      lines += concat(run.precision, " is slower here: its steps took ", ratio.data(),
-                      " times those of fp32\n");
+      lines +=
+          concat(run.precision, " is slower here: its steps took ",
+                 two_decimals(run.step_time_s / baseline->step_time_s), " times those of fp32\n");
+    }
+  }
+  return lines;
+}
+
+std::string larger_lines(const std::vector<Summary>& runs) {
+  const auto baseline = fp32_run(runs);
+  std::string lines;
+  for (const Summary& run : runs) {
+    if (baseline == runs.end() || total_peak(run) <= total_peak(*baseline)) {
+      continue;
+    }
+    const double ratio =
+        static_cast<double>(total_peak(run)) / static_cast<double>(total_peak(*baseline));
+    lines += concat(run.precision, " takes more memory here: its peak is ", two_decimals(ratio),
+                    " times that of fp32\n");
+    if (has_16bit_copies(run)) {
+      lines += concat("  16-bit copies of its fp32 weights: ", bytes_text(2 * run.params),
+                      "; set precision.param to ", run.precision, ", or use more tokens a batch\n");
+    }
+    if (run.skipped_steps > 0) {
+      lines += "  skipped steps run again to be explained, unless train.explain_skips is false\n";
     }
   }
   return lines;

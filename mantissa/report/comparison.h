@@ -19,4 +19,9 @@ MANTISSA_API std::string comparison_table(const std::vector<record::Summary>& ru
 /// more than 2 %; empty when there are none or no FP32 run is there.
 MANTISSA_API std::string slower_lines(const std::vector<record::Summary>& runs);
 
+/// For each run whose peak is above that of the FP32 run beside it a line, and one for each cause
+/// that is known: the 16-bit copies that a region keeps of FP32 weights, and replays of skipped
+/// steps. Empty when there are none.
+MANTISSA_API std::string larger_lines(const std::vector<record::Summary>& runs);
+
 }  // namespace mantissa::report

@@ -76,6 +76,26 @@ TEST(Comparison, SaysWhichPrecisionWasSlower) {
   EXPECT_EQ(slower_lines({example("fp32"), noise}), "");
 }
 
+TEST(Comparison, SaysWhichPrecisionTookMoreMemoryAndThatWeightCopiesAreSome) {
+  record::Summary copies = example("bf16");
+  copies.peak_bytes["activations"] += 1920;  // 65920 of 64000
+  copies.skipped_steps = 0;
+  record::Summary narrow = copies;
+  narrow.precision = "fp16";
+  narrow.bytes_per_param["weights"] = 2;
+  narrow.skipped_steps = 1;
+  const record::Summary as_large = example("tf32");
+  EXPECT_EQ(
+      larger_lines({example("fp32"), copies, narrow, as_large}),
+      "bf16 takes more memory here: its peak is 1.03 times that of fp32\n"
+      "  16-bit copies of its fp32 weights: 2.00 kB; set precision.param to bf16, or use more "
+      "tokens a batch\n"
+      "fp16 takes more memory here: its peak is 1.03 times that of fp32\n"
+      "  skipped steps run again to be explained, unless train.explain_skips is false\n");
+  EXPECT_EQ(larger_lines({copies, narrow}), "");
+  EXPECT_EQ(larger_lines({}), "");
+}
+
 TEST(Comparison, RefusesRunsThatDifferInMoreThanPrecision) {
   record::Summary other = example("bf16");
   other.seed = 2;

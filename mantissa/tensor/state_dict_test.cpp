@@ -1,5 +1,7 @@
 #include "mantissa/tensor/state_dict.h"
 
+#include <vector>
+
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
@@ -63,6 +65,30 @@ TEST(StateDict, CopyToNeverCasts) {
   EXPECT_TRUE(at::equal(target, at::arange(4, at::kFloat)));
   EXPECT_THROW(state.copy_to("weight", at::zeros({4}, at::kBFloat16)), Corruption);
   EXPECT_THROW(state.copy_to("weight", at::zeros({2, 2})), Corruption);
+}
+
+// Neither to fewer bits nor to more, where the bits that an earlier cast has lost stay lost.
+TEST(StateDict, CopyToRefusesEveryOtherDtypeAndShapeAndWritesNothing) {
+  for (const at::ScalarType saved :
+       {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kLong, at::kByte}) {
+    StateDict state;
+    state.set("moment", at::ones({4}, saved));
+    for (const at::ScalarType wanted :
+         {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble, at::kLong, at::kByte}) {
+      const at::Tensor target = at::zeros({4}, wanted);
+      if (wanted == saved) {
+        state.copy_to("moment", target);
+        EXPECT_TRUE(at::equal(target, at::ones({4}, saved))) << saved;
+      } else {
+        EXPECT_THROW(state.copy_to("moment", target), Corruption) << saved << " to " << wanted;
+        EXPECT_TRUE(at::equal(target, at::zeros({4}, wanted)));
+      }
+    }
+    for (const std::vector<int64_t>& sizes :
+         {std::vector<int64_t>{}, {1}, {4, 1}, {1, 4}, {0}, {5}}) {
+      EXPECT_THROW(state.copy_to("moment", at::zeros(sizes, saved)), Corruption) << sizes.size();
+    }
+  }
 }
 
 }  // namespace

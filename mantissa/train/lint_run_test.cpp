@@ -2,15 +2,19 @@
 
 #include <gmock/gmock.h>
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/fft_rfft.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 
 #include "mantissa/amp/autocast.h"
+#include "mantissa/amp/parameter_formats.h"
 #include "mantissa/amp/policy.h"
 #include "mantissa/monitor/trace.h"
 #include "mantissa/ops/install_cpu_kernels.h"
+#include "mantissa/tensor/scope.h"
 #include "mantissa/train/tiny_run_test.h"
 
 namespace mantissa::train {
@@ -85,6 +89,30 @@ TEST(LintInARegion, SeesTheFormatsOfTheKernels) {
   EXPECT_THAT(formats("torch compute=bf16"), testing::ElementsAre(at::kBFloat16));
   EXPECT_THAT(formats("torch compute=bf16 mm=fp32"), testing::ElementsAre(at::kFloat));
   EXPECT_THAT(formats("torch compute=bf16 mm=keep"), testing::ElementsAre(at::kFloat));
+}
+
+// Rotary frequencies, in a region: the product casts the positions, and a scope of the policy
+// keeps them.
+TEST(LintInARegion, PositionsThatARegionRoundsAreNamed) {
+  const at::Tensor positions = at::arange(3000, at::kFloat).unsqueeze(1);
+  const auto rules = [&](const std::string& policy) {
+    std::vector<std::string> names;
+    const amp::Policy parsed = amp::parse_policy(policy);
+    const amp::ParameterFormats formats(parsed, {});
+    const auto report = monitor::lint([&] {
+      const amp::Autocast region(parsed, formats);
+      const tensor::Scope scope("rotary_position");
+      at::matmul(positions, at::ones({1, 16}));
+    });
+    for (const monitor::Finding& finding : report.findings) {
+      names.push_back(finding.rule);
+    }
+    return names;
+  };
+  for (const std::string compute : {"bf16", "fp16"}) {
+    EXPECT_THAT(rules("torch-fixed compute=" + compute), Contains("position")) << compute;
+    EXPECT_THAT(rules("genomics compute=" + compute), IsEmpty()) << compute;
+  }
 }
 
 TEST(LintInARegion, ARuleOfThePolicyRemovesAFinding) {

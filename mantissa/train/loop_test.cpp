@@ -281,5 +281,30 @@ TEST_F(LoopTest, TooManySkipsInARowEndTheRunByName) {
                                        "sequences from NC_001416.1:"))));
 }
 
+// A dynamic scale that its floor holds, gradients beyond FP16 at any scale, and weights that FP16
+// no longer holds: none trains, so each ends, names its cause, and leaves the scale that is no
+// help.
+TEST_F(LoopTest, NoWayOfSkippingGoesOnForEver) {
+  struct Case {
+    std::vector<Setting> settings;
+    const char* cause;
+  };
+  const std::vector<Case> cases = {
+      {{{"scale.initial", "1e30"}, {"scale.floor", "1e30"}}, "the loss scale was too large"},
+      {{{"scale.initial", "1e30"}, {"scale.backoff", "0.9"}, {"scale.floor", "1e-30"}},
+       "then in the gradient of "},
+      {{{"optim.lr", "1e5"}, {"optim.warmup", "0"}},
+       "the loss is not finite, which no loss scale"}};
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    std::vector<Setting> settings = {{"precision.compute", "fp16"}, {"train.max_skips", "3"}};
+    settings.insert(settings.end(), cases[i].settings.begin(), cases[i].settings.end());
+    EXPECT_THAT([&] { start_run(config(settings), root_ / std::to_string(i)); },
+                ::testing::ThrowsMessage<Error>(
+                    ::testing::AllOf(::testing::HasSubstr("3 steps in a row were skipped"),
+                                     ::testing::HasSubstr(cases[i].cause))));
+  }
+}
+
 }  // namespace
 }  // namespace mantissa::train

@@ -111,6 +111,36 @@ TEST(SeveralLosses, ScalersOfTheirOwnMoveOnTheirOwn) {
   EXPECT_EQ(value(scaler_b.value()), 4);
 }
 
+// Gradients of FP16 weights that overflow at scale 1 train once the scale may fall below it; until
+// then nothing but the scale changes.
+TEST(SeveralLosses, LargeGradientsOfFp16WeightsNeedAScaleBelowOne) {
+  for (const float slope : {1e5F, 1e6F, 1e8F}) {
+    for (const float floor : {1.0F, 0x1p-14F}) {
+      const at::Tensor w = weight(at::kHalf);
+      Optimizer optimizer({{"w", w}}, kPlainSgd);
+      LossScaler scaler(at::kCPU, {.floor = floor});
+      StepOutcome outcome = StepOutcome::skipped;
+      for (int i = 0; i < 40 && outcome == StepOutcome::skipped; ++i) {
+        scaler.scale(loss(w.to(at::kFloat), slope)).backward();
+        const auto report = optimizer.read_gradients(scaler.value());
+        outcome = optimizer.step(
+            {.lr = 1 / slope, .scale = scaler.value(), .found_inf = report.found_inf});
+        scaler.update(report.found_inf);
+        w.mutable_grad() = at::Tensor();
+      }
+      EXPECT_EQ(outcome, floor < 1 ? StepOutcome::applied : StepOutcome::skipped) << slope;
+      if (floor < 1) {
+        EXPECT_LE(value(scaler.value()) * slope, 65520) << slope;
+        // lr times the gradient, which is rounded to FP16.
+        EXPECT_NEAR(value(w), 9, 0x1p-10 + 0x1p-8) << slope;
+      } else {
+        EXPECT_EQ(value(w), 10) << slope;
+        EXPECT_EQ(value(scaler.value()), 1) << slope;
+      }
+    }
+  }
+}
+
 // Apex's num_losses. FP16 cannot tell 3 + 2^-20 from 3, but the FP32 master of 10 becomes
 // 7 - 2^-20.
 TEST(SeveralLosses, AScaleForEachLossOfOneOptimizer) {

@@ -249,6 +249,38 @@ class CliTest(unittest.TestCase):
         self.assertIn(json.loads(self.mantissa("doctor", "--json").stdout)["kernels"]["bf16"]["chosen"],
                       ("ours", "stock"))
 
+    def test_train_says_at_its_start_that_16_bits_bring_no_speed_here(self):
+        kernels = json.loads(self.mantissa("doctor", "--json").stdout)["kernels"]
+        notice = "expect less memory, not more speed"
+        for precision in ("bf16", "fp16"):
+            first = self.mantissa("train", self.run_file, "--precision", precision).stderr.splitlines()[0]
+            self.assertEqual(notice in first, kernels[precision]["chosen"] == "ours", first)
+            self.assertEqual(kernels[precision]["reason"] in first, kernels[precision]["chosen"] == "ours", first)
+        self.assertNotIn(notice, self.mantissa("train", self.run_file, "--precision", "fp32").stderr)
+
+    def test_a_precision_that_is_none_names_those_that_are(self):
+        for name in ("fp8", "fp8_e4m3", "FP16", "float16", "bfloat16", "int8", "mixed", ""):
+            for command in ("train", "lint"):
+                message = self.fails(2, f"'{name}'", command, self.run_file, "--precision", name)
+                self.assertIn("precision.compute", message)
+                self.assertTrue("fp32" in message or "fp16" in message or "bf16" in message, message)
+            self.fails(2, "precision.compute", "compare", self.run_file, "--precisions", f"fp32,{name}x", "--out", "c")
+        self.fails(2, 'did you mean "fp16"?', "train", self.run_file, "--precision", "FP16")
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["tiny.toml"])
+
+    def test_compare_says_which_precision_takes_more_memory_and_why(self):
+        # Weights decide: few tokens in a wide model, FP32 parameters with 16-bit copies.
+        wide = ["--set", "model.width=256", "--set", "train.batch=1", "--set", "data.context=8",
+                "--set", "train.steps=4"]
+        arguments = ["compare", self.run_file, "--precisions", "fp32,bf16,fp16", "--out", "cmp", *wide]
+        text = self.mantissa(*arguments).stdout
+        runs = json.loads(self.mantissa(*arguments, "--json").stdout)["runs"]
+        peaks = {run["precision"]: sum(run["peak_bytes"].values()) for run in runs}
+        for precision in ("bf16", "fp16"):
+            said = f"{precision} takes more memory here" in text
+            self.assertEqual(said, peaks[precision] > peaks["fp32"], peaks)
+            self.assertEqual(said, f"set precision.param to {precision}" in text)
+
     def test_compare_prints_a_column_a_precision(self):
         table = self.mantissa("compare", self.run_file, "--precisions", "fp32,bf16", "--out", "cmp").stdout
         self.assertIn("fp32", table.splitlines()[0])
