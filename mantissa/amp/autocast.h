@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "mantissa/amp/policy.h"
@@ -45,6 +46,7 @@ class MANTISSA_API Autocast {
 
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
+  static void* operator new(size_t) = delete;  // regions end in the reverse of their order
 
  private:
   Autocast(const CompiledPolicy* policy, const ParameterFormats* formats);

@@ -86,6 +86,13 @@ std::string dtypes_of_users_operation(const std::string& policy) {
 
 at::ScalarType product_dtype() { return at::mm(at::ones({2, 2}), at::ones({2, 2})).scalar_type(); }
 
+// A region on the heap could end after one that began later.
+template <typename T>
+concept HasNew = requires {
+  new T(find_policy("torch"));
+};
+static_assert(!HasNew<Autocast>);
+
 TEST(Autocast, CastsListedOperationsInsideOnly) {
   EXPECT_EQ(product_dtype(), at::kFloat);
   {

@@ -46,6 +46,11 @@ std::string widest(const std::vector<std::string>& formats, const std::string& c
   return seen.empty() ? compute : seen.size() == 1 ? *seen.begin() : "fp32";
 }
 
+// Made of other operations in every case, which the region sees one by one.
+bool is_composite(const c10::OperatorHandle& operation) {
+  return operation.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
 void cast_all(Explanation& result, const std::string& format) {
   for (ArgumentCast& argument : result.arguments) {
     if (eligible(argument.from)) {
@@ -129,6 +134,9 @@ std::vector<Explanation> explain(const Policy& policy, std::string_view operatio
       explanation.arguments.push_back({names[i], formats[i], formats[i]});
     }
     apply(explanation, policy, formats, compute);
+    if (explanation.rule == Rule::keep && is_composite(overload)) {
+      explanation.outcome += "; the operations that it is made of follow their own rules";
+    }
     result.push_back(std::move(explanation));
   }
   std::sort(result.begin(), result.end(),

@@ -69,5 +69,12 @@ TEST(Explain, RefusesWhatIsUnknown) {
               HasSubstr("no overload of relu takes 2 tensors"));
 }
 
+TEST(Explain, SaysWhenRulesWaitInsideAKeptOperation) {
+  const Policy policy = find_policy("torch layer_norm=keep");
+  EXPECT_THAT(explain(policy, "layer_norm", {"bf16"}, "").front().outcome,
+              HasSubstr("the operations that it is made of follow their own rules"));
+  EXPECT_EQ(explain(policy, "relu", {"bf16"}, "").front().outcome, "runs in what arrives");
+}
+
 }  // namespace
 }  // namespace mantissa::amp

@@ -213,7 +213,9 @@ void GradScaler::unscale_parameters(const void* optimizer, at::TensorList parame
   std::vector<at::Tensor> scaled_values;
   std::vector<at::Tensor> unscaled_values;  // for another optimizer
   for (const auto& [parameter, gradient] : gradients) {
-    require_scalable(gradient, parameter);
+    require_scalable(gradient, parameter);  // all of them, before any is replaced
+  }
+  for (const auto& [parameter, gradient] : gradients) {
     if (iteration_->is_unscaled(parameter, gradient)) {
       unscaled_values.push_back(dense_part(gradient));
       continue;

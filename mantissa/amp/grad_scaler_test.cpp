@@ -262,6 +262,14 @@ TEST(GradScaler, RefusesFp16GradientsBeforeItChangesAny) {
   EXPECT_TRUE(at::equal(optimizer.weights[0].grad(), at::ones({2})));
 }
 
+TEST(GradScaler, ARefusalLeavesTheSparseGradientsBeforeIt) {
+  GradScaler scaler(at::kCPU);
+  const at::Tensor sparse = with_gradient(duplicates(at::ones({2})));
+  Sgd optimizer{{sparse, with_gradient(at::ones({2}, at::kHalf))}};
+  EXPECT_THROW(scaler.unscale_(optimizer), InvalidArgument);
+  EXPECT_FALSE(sparse.grad().is_coalesced());
+}
+
 TEST(GradScaler, RefusesFp16GradientsOfEveryForm) {
   const std::vector<at::Tensor> gradients = {
       at::ones({}, at::kHalf), at::ones({0}, at::kHalf), at::ones({4, 2}, at::kHalf).t(),
