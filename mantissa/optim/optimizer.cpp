@@ -222,7 +222,7 @@ GradientReport Optimizer::accumulate_(const at::Tensor& scale) {
       gradients.push_back(slot.parameter.grad());
     }
   }
-  const GradientReport report = read(gradients, scale);
+  GradientReport report = read(gradients, scale);
   const at::Tensor factor = ops::unscale_factor(scale);
   for (ParameterSlot& slot : slots_) {
     if (slot.parameter.grad().defined()) {
@@ -278,7 +278,7 @@ PendingOutcome Optimizer::enqueue_step(const StepOptions& options) {
       ready.push_back(&slot);
     }
   }
-  const PendingOutcome outcome = ready.empty() ? PendingOutcome() : update(ready, options);
+  PendingOutcome outcome = ready.empty() ? PendingOutcome() : update(ready, options);
   for (ParameterSlot& slot : slots_) {
     slot.accumulator = at::Tensor();
   }

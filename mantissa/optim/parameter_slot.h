@@ -16,10 +16,10 @@ namespace mantissa::optim {
 
 /// A parameter and all that an optimizer keeps of it.
 struct ParameterSlot {
-  /// Of parameter `number`. Throws InvalidArgument for masters that its dtype cannot have, and
-  /// Unsupported for those that only the fused passes know, unless `fused`.
-  ParameterSlot(const tensor::Parameter& parameter, uint64_t number,
-                const ParameterSettings& settings, const OptimizerOptions& options, bool fused);
+  /// Of the parameter at `position` of the list. Throws InvalidArgument for masters that its dtype
+  /// cannot have, and Unsupported for those that only the fused passes know, unless `fused`.
+  ParameterSlot(const tensor::Parameter& named, uint64_t position,
+                const ParameterSettings& own_settings, const OptimizerOptions& options, bool fused);
 
   bool is_16bit() const;
 

@@ -205,23 +205,23 @@ TEST(PendingOutcome, ALoopThatReadsNothingTrainsBitForBitAsOneThatWaitsAndAsTheF
                 static_cast<float>(constant * (1 + 0x1p-40)));
     }
   }
-  for (const Kind kind : {Kind::adamw, Kind::adam, Kind::sgd}) {
-    for (const Masters masters : {Masters::fp32, Masters::compensated, Masters::none}) {
-      SCOPED_TRACE(testing::Message() << to_string(kind) << " " << to_string(masters));
-      const Trained pending = train(kind, masters, Way::pending);
-      EXPECT_EQ(pending.host_reads, 0U);
-      EXPECT_EQ(pending.steps, kSteps - static_cast<int64_t>(kOverflows.size()));
-      EXPECT_EQ(pending.updates, pending.steps);
-      for (int step = 0; step < kSteps; ++step) {
-        EXPECT_EQ(pending.outcomes[static_cast<size_t>(step)],
-                  kOverflows.count(step) != 0 ? StepOutcome::skipped : StepOutcome::applied);
-      }
-      EXPECT_EQ(pending.tensors[0].max().item<float>(), static_cast<float>(pending.steps));
-      const Trained waiting = train(kind, masters, Way::read_at_once);
-      EXPECT_GE(waiting.host_reads, static_cast<size_t>(kSteps));
-      expect_same(pending, waiting);
-      expect_same(pending, train(kind, masters, Way::fused));
+  for (const auto& [kind, masters] : {std::pair{Kind::adamw, Masters::fp32},
+                                      {Kind::adam, Masters::compensated},
+                                      {Kind::sgd, Masters::none}}) {
+    SCOPED_TRACE(testing::Message() << to_string(kind) << " " << to_string(masters));
+    const Trained pending = train(kind, masters, Way::pending);
+    EXPECT_EQ(pending.host_reads, 0U);
+    EXPECT_EQ(pending.steps, kSteps - static_cast<int64_t>(kOverflows.size()));
+    EXPECT_EQ(pending.updates, pending.steps);
+    for (int step = 0; step < kSteps; ++step) {
+      EXPECT_EQ(pending.outcomes[static_cast<size_t>(step)],
+                kOverflows.count(step) != 0 ? StepOutcome::skipped : StepOutcome::applied);
     }
+    EXPECT_EQ(pending.tensors[0].max().item<float>(), static_cast<float>(pending.steps));
+    const Trained waiting = train(kind, masters, Way::read_at_once);
+    EXPECT_GE(waiting.host_reads, static_cast<size_t>(kSteps));
+    expect_same(pending, waiting);
+    expect_same(pending, train(kind, masters, Way::fused));
   }
 }
 
