@@ -2,7 +2,6 @@
 #include <deque>
 #include <functional>
 
-
 #include <ATen/ops/from_blob.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <gtest/gtest.h>
@@ -36,10 +35,10 @@ struct QueueGuard final : c10::impl::DeviceGuardImplInterface {
   c10::Device getDevice() const override { return kDevice; }
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::Stream getStream(c10::Device) const override {
+  c10::Stream getStream(c10::Device) const noexcept override {
     return c10::Stream(c10::Stream::DEFAULT, kDevice);
   }
-  c10::Stream exchangeStream(c10::Stream stream) const override { return stream; }
+  c10::Stream exchangeStream(c10::Stream stream) const noexcept override { return stream; }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
 
   void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {

@@ -113,7 +113,7 @@ at::Tensor lr_at(const Schedule& schedule, const at::Tensor& applied_steps) {
                  InvalidArgument,
                  "schedule: applied_steps is not a 0-d Long tensor; pass that of the optimizer");
   const at::Tensor steps = applied_steps.to(tensor::wide_dtype(applied_steps.device()));
-  const at::Tensor after = rate_after_warmup(schedule, steps);
+  at::Tensor after = rate_after_warmup(schedule, steps);
   if (schedule.warmup_steps == 0) {
     return after;
   }

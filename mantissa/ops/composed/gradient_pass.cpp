@@ -62,7 +62,7 @@ GradientPass gradient_pass_composed(at::TensorList gradients, const at::Tensor& 
 }
 
 at::Tensor unscale_factor(const at::Tensor& scale) {
-  const at::Tensor inverse = composed::inverse_of_scale(scale);
+  at::Tensor inverse = composed::inverse_of_scale(scale);
   if (!inverse.defined()) {
     return inverse;
   }

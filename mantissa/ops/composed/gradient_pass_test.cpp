@@ -31,7 +31,7 @@ Tensor scalar(double value) { return at::full({}, value, at::kFloat); }
 class GradientPassComposed : public testing::TestWithParam<at::ScalarType> {
  protected:
   static GradientPass pass(const std::vector<Tensor>& gradients, const Tensor& scale = {}) {
-    const GradientPass result = gradient_pass_composed(gradients, scale, at::kCPU, GetParam());
+    GradientPass result = gradient_pass_composed(gradients, scale, at::kCPU, GetParam());
     EXPECT_EQ(result.found_inf.dim() + result.norm.dim(), 0);
     EXPECT_EQ(result.found_inf.scalar_type(), at::kFloat);
     EXPECT_EQ(result.norm.scalar_type(), at::kFloat);

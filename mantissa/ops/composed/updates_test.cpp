@@ -309,6 +309,7 @@ TEST(AdamwComposed, LearnsNothingOnTheHost) {
   const std::vector<AdamwParameter> adamw = adamw_parameters(weights);
   const std::vector<SgdParameter> sgd = sgd_parameters(weights, true);
   std::vector<EmaParameter> ema;
+  ema.reserve(weights.size());
   for (const WeightUpdate& weight : weights) {
     ema.push_back({weight, weights_of(weight)});
   }
