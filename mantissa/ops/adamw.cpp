@@ -20,9 +20,7 @@ std::vector<AdamwParameter> checked(const std::vector<AdamwParameter>& parameter
     result.back().weight = ops::checked(parameter.weight, where);
     check_moment(parameter.exp_avg, pattern_of(parameter.weight), where + ": exp_avg");
     check_moment(parameter.exp_avg_sq, pattern_of(parameter.weight), where + ": exp_avg_sq");
-    MANTISSA_CHECK(parameter.step.defined() && parameter.step.dim() == 0 &&
-                       parameter.step.scalar_type() == at::kLong,
-                   InvalidArgument, where, ": step is not a 0-d Long tensor; pass one");
+    check_step(parameter.step, at::kCPU, where);
   }
   return result;
 }

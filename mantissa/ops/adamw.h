@@ -38,6 +38,14 @@ struct AdamwParameter {
 MANTISSA_API bool adamw_(const std::vector<AdamwParameter>& parameters, const AdamwOptions& options,
                          const GradientUse& use = {});
 
+/// The same as ATen operations, on any device and without waiting for it: weights, moments and step
+/// counts are selected there by `use.found_inf`. It rounds where the reference does; only
+/// 1 - beta^step, taken from the count on the device, may differ by 2^-52 / (1 - beta) before it is
+/// rounded to FP32. The rate is lr * lr_factor. FP32 moments and rounding to nearest only
+/// (Unsupported otherwise). Temporaries of one parameter at a time, up to 24 bytes an element.
+MANTISSA_API void adamw_composed_(const std::vector<AdamwParameter>& parameters,
+                                  const AdamwOptions& options, const GradientUse& use = {});
+
 /// The same, element by element: bit for bit what `adamw_` must do.
 MANTISSA_API bool adamw_reference_(const std::vector<AdamwParameter>& parameters,
                                    const AdamwOptions& options, const GradientUse& use = {});

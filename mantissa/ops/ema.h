@@ -21,6 +21,12 @@ struct EmaParameter {
 /// of threads.
 MANTISSA_API void ema_(const std::vector<EmaParameter>& parameters, double decay);
 
+/// The same as ATen operations, on any device and without waiting for it; it rounds where the
+/// reference does. `rate` is 1 - decay, 0-d FP32; where `skip`, 0-d Bool, is set, nothing changes.
+/// Undefined: it is not set.
+MANTISSA_API void ema_composed_(const std::vector<EmaParameter>& parameters, const at::Tensor& rate,
+                                const at::Tensor& skip = {});
+
 /// The same, element by element: bit for bit what `ema_` must do.
 MANTISSA_API void ema_reference_(const std::vector<EmaParameter>& parameters, double decay);
 

@@ -49,8 +49,8 @@ Moment zero_moment(const at::Tensor& pattern, MomentFormat format, CodeMap map) 
 
 void check_moment(const Moment& moment, const at::Tensor& pattern, const std::string& where) {
   const at::Tensor& values = moment.values;
-  const bool fits = values.defined() && values.is_cpu() && values.sizes() == pattern.sizes() &&
-                    values.strides() == pattern.strides() &&
+  const bool fits = values.defined() && values.device() == pattern.device() &&
+                    values.sizes() == pattern.sizes() && values.strides() == pattern.strides() &&
                     (values.scalar_type() == at::kFloat || values.scalar_type() == at::kBFloat16 ||
                      values.scalar_type() == at::kByte);
   MANTISSA_CHECK(fits, InvalidArgument, where,
@@ -61,8 +61,9 @@ void check_moment(const Moment& moment, const at::Tensor& pattern, const std::st
                  values.scalar_type(), scales.defined() ? " with" : " without",
                  " scales; pass scales exactly when it is Byte");
   MANTISSA_CHECK(
-      !has_codes || (scales.is_cpu() && scales.scalar_type() == at::kFloat && scales.dim() == 1 &&
-                     scales.is_contiguous() && scales.numel() == blocks_of(values.numel())),
+      !has_codes || (scales.device() == values.device() && scales.scalar_type() == at::kFloat &&
+                     scales.dim() == 1 && scales.is_contiguous() &&
+                     scales.numel() == blocks_of(values.numel())),
       InvalidArgument, where, " has ", scales.numel(), " scales of ", scales.scalar_type(),
       ", not ", blocks_of(values.numel()), " of Float; make it with zero_moment(weight, ...)");
 }

@@ -11,8 +11,8 @@
 
 namespace mantissa::ops {
 
-/// Throws InvalidArgument unless it fits a weight with the sizes and strides of `pattern`; `where`
-/// begins the message.
+/// Throws InvalidArgument unless it fits a weight with the sizes, strides and device of `pattern`;
+/// `where` begins the message.
 void check_moment(const Moment& moment, const at::Tensor& pattern, const std::string& where);
 
 /// Pointers into a checked moment; of an undefined one, null.

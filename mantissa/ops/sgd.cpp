@@ -18,11 +18,8 @@ std::vector<SgdParameter> checked(const std::vector<SgdParameter>& parameters,
     const std::string where = concat("sgd_: parameter ", i);
     result.push_back(parameter);
     result.back().weight = ops::checked(parameter.weight, where);
-    const bool has_buffer = parameter.momentum.values.defined();
-    MANTISSA_CHECK(has_buffer == (options.momentum != 0), InvalidArgument, where, ": momentum is ",
-                   options.momentum, " and its buffer is ", has_buffer ? "defined" : "undefined",
-                   "; pass a buffer exactly when momentum is not 0");
-    if (has_buffer) {
+    check_has_momentum(parameter.momentum, options.momentum, where);
+    if (parameter.momentum.values.defined()) {
       check_moment(parameter.momentum, pattern_of(parameter.weight), where + ": momentum");
     }
   }

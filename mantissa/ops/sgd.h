@@ -31,6 +31,10 @@ struct SgdParameter {
 MANTISSA_API bool sgd_(const std::vector<SgdParameter>& parameters, const SgdOptions& options,
                        const GradientUse& use = {});
 
+/// The same as ATen operations, on any device and without waiting for it, as adamw_composed_.
+MANTISSA_API void sgd_composed_(const std::vector<SgdParameter>& parameters,
+                                const SgdOptions& options, const GradientUse& use = {});
+
 /// The same, element by element: bit for bit what `sgd_` must do.
 MANTISSA_API bool sgd_reference_(const std::vector<SgdParameter>& parameters,
                                  const SgdOptions& options, const GradientUse& use = {});

@@ -18,9 +18,7 @@ float scalar_or(const at::Tensor& tensor, float otherwise, const char* name,
   if (!tensor.defined()) {
     return otherwise;
   }
-  MANTISSA_CHECK(tensor.scalar_type() == at::kFloat && tensor.dim() == 0, InvalidArgument, where,
-                 ": ", name, " is ", tensor.scalar_type(), " of shape ", tensor.sizes(),
-                 "; pass a 0-d Float tensor");
+  check_scalar(tensor, at::kCPU, name, where);
   return tensor.item<float>();
 }
 
@@ -36,11 +34,34 @@ at::Tensor to_strided(const at::Tensor& gradient) {
   return gradient.coalesce().to_dense();
 }
 
-void check_gradient(const at::Tensor& gradient, const std::string& where) {
+void check_scalar(const at::Tensor& scalar, at::Device device, const char* name,
+                  const std::string& where) {
+  MANTISSA_CHECK(!scalar.defined() || (scalar.scalar_type() == at::kFloat && scalar.dim() == 0),
+                 InvalidArgument, where, ": ", name, " is ", scalar.scalar_type(), " of shape ",
+                 scalar.sizes(), "; pass a 0-d Float tensor");
+  MANTISSA_CHECK(!scalar.defined() || scalar.device() == device, InvalidArgument, where, ": ", name,
+                 " is on ", scalar.device(), "; move it to ", device);
+}
+
+void check_step(const at::Tensor& step, at::Device device, const std::string& where) {
+  MANTISSA_CHECK(step.defined() && step.dim() == 0 && step.scalar_type() == at::kLong,
+                 InvalidArgument, where, ": step is not a 0-d Long tensor; pass one");
+  MANTISSA_CHECK(step.device() == device, InvalidArgument, where, ": step is on ", step.device(),
+                 "; move it to ", device);
+}
+
+void check_has_momentum(const Moment& momentum, double decay, const std::string& where) {
+  const bool has_buffer = momentum.values.defined();
+  MANTISSA_CHECK(has_buffer == (decay != 0), InvalidArgument, where, ": momentum is ", decay,
+                 " and its buffer is ", has_buffer ? "defined" : "undefined",
+                 "; pass a buffer exactly when momentum is not 0");
+}
+
+void check_gradient(const at::Tensor& gradient, at::Device device, const std::string& where) {
   MANTISSA_CHECK(gradient.defined(), InvalidArgument, where,
                  " is undefined; leave out parameters without a gradient");
-  MANTISSA_CHECK(gradient.device().is_cpu(), Unsupported, where, " is on ", gradient.device(),
-                 "; move it to cpu");
+  MANTISSA_CHECK(gradient.device() == device, InvalidArgument, where, " is on ", gradient.device(),
+                 "; move it to ", device);
   const at::ScalarType dtype = gradient.scalar_type();
   MANTISSA_CHECK(dtype == at::kFloat || tensor::is_16bit(dtype), InvalidArgument, where, " is ",
                  dtype, "; valid: Float BFloat16 Half");
@@ -54,14 +75,14 @@ namespace {
 
 void check_model(const WeightUpdate& update, const std::string& where) {
   const at::Tensor& pattern = pattern_of(update);
-  MANTISSA_CHECK(tensor::is_16bit(update.model.scalar_type()) &&
-                     update.model.sizes() == pattern.sizes() &&
-                     update.model.strides() == pattern.strides() &&
-                     update.model.is_non_overlapping_and_dense() && update.model.is_cpu(),
-                 InvalidArgument, where, ": the model copy is ", update.model.scalar_type(),
-                 " of shape ", update.model.sizes(), " and strides ", update.model.strides(),
-                 "; it must be BFloat16 or Half with the master's shape ", pattern.sizes(),
-                 " and strides ", pattern.strides());
+  MANTISSA_CHECK(
+      tensor::is_16bit(update.model.scalar_type()) && update.model.sizes() == pattern.sizes() &&
+          update.model.strides() == pattern.strides() &&
+          update.model.is_non_overlapping_and_dense() && update.model.device() == pattern.device(),
+      InvalidArgument, where, ": the model copy is ", update.model.scalar_type(), " of shape ",
+      update.model.sizes(), " and strides ", update.model.strides(),
+      "; it must be BFloat16 or Half with the master's shape ", pattern.sizes(), " and strides ",
+      pattern.strides());
 }
 
 void check_rest(const WeightUpdate& update, const std::string& where) {
@@ -74,21 +95,24 @@ void check_rest(const WeightUpdate& update, const std::string& where) {
       update.master.defined() ? " and a master" : "",
       "; valid without a master: Short with BFloat16, or the dtype of the model");
   MANTISSA_CHECK(update.rest.sizes() == update.model.sizes() &&
-                     update.rest.strides() == update.model.strides() && update.rest.is_cpu(),
+                     update.rest.strides() == update.model.strides() &&
+                     update.rest.device() == update.model.device(),
                  InvalidArgument, where,
                  ": the rest does not fit the model; make it with zeros_like(model)");
 }
 
 }  // namespace
 
-void check_weight(const WeightUpdate& update, const std::string& where) {
+void check_weight(const WeightUpdate& update, at::Device device, const std::string& where) {
   const at::Tensor& master = update.master;
   MANTISSA_CHECK(master.defined() || update.model.defined(), InvalidArgument, where,
                  ": neither a master nor a model is given; pass one");
   MANTISSA_CHECK(
-      !master.defined() || (master.device().is_cpu() && master.scalar_type() == at::kFloat &&
+      !master.defined() || (master.device() == device && master.scalar_type() == at::kFloat &&
                             master.is_non_overlapping_and_dense()),
-      InvalidArgument, where, ": the master is not a dense Float tensor on cpu; pass one");
+      InvalidArgument, where, ": the master is not a dense Float tensor on ", device, "; pass one");
+  MANTISSA_CHECK(pattern_of(update).device() == device, InvalidArgument, where,
+                 ": the model copy is on ", pattern_of(update).device(), "; move it to ", device);
   if (update.model.defined()) {
     check_model(update, where);
   }
@@ -103,13 +127,20 @@ void check_weight(const WeightUpdate& update, const std::string& where) {
                  "nearest_even and stochastic are valid");
 }
 
-WeightUpdate checked(const WeightUpdate& update, const std::string& where) {
-  check_weight(update, where);
+void check_gradient_of(const WeightUpdate& update, at::Device device, const std::string& where) {
   const at::Tensor& pattern = pattern_of(update);
-  check_gradient(update.gradient, where + ": the gradient");
+  check_gradient(update.gradient, device, where + ": the gradient");
   MANTISSA_CHECK(update.gradient.sizes() == pattern.sizes(), InvalidArgument, where,
                  ": the gradient has shape ", update.gradient.sizes(), ", the master ",
                  pattern.sizes(), "; pass the gradient of this parameter");
+}
+
+WeightUpdate checked(const WeightUpdate& update, const std::string& where) {
+  check_weight(update, at::kCPU, where);
+  check_gradient_of(update, at::kCPU, where);
+  MANTISSA_CHECK(!update.lr_factor.defined(), InvalidArgument, where,
+                 ": lr_factor is for the composed passes; the fused ones take a number, lr");
+  const at::Tensor& pattern = pattern_of(update);
   WeightUpdate result = update;
   result.gradient = to_strided(update.gradient);
   if (result.gradient.strides() != pattern.strides()) {

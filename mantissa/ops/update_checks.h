@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "mantissa/ops/cpu/optimizer_passes.h"
+#include "mantissa/ops/moment.h"
 #include "mantissa/ops/weight_update.h"
 
 /// The border of the passes over weights and gradients; `where` begins each message.
@@ -16,12 +17,24 @@ namespace mantissa::ops {
 /// stops at 256, and the sum is rounded to the gradient's own dtype, so that its overflow shows.
 at::Tensor to_strided(const at::Tensor& gradient);
 
-void check_gradient(const at::Tensor& gradient, const std::string& where);
+void check_gradient(const at::Tensor& gradient, at::Device device, const std::string& where);
 
 /// The weight alone: master, model, rest and rounding.
-void check_weight(const WeightUpdate& update, const std::string& where);
+void check_weight(const WeightUpdate& update, at::Device device, const std::string& where);
 
-/// Also brings the gradient into the master's order of memory.
+/// The gradient of a checked weight: as the weight, of any strides.
+void check_gradient_of(const WeightUpdate& update, at::Device device, const std::string& where);
+
+/// A 0-d Float tensor, or undefined.
+void check_scalar(const at::Tensor& scalar, at::Device device, const char* name,
+                  const std::string& where);
+
+/// A 0-d Long tensor.
+void check_step(const at::Tensor& step, at::Device device, const std::string& where);
+
+void check_has_momentum(const Moment& momentum, double decay, const std::string& where);
+
+/// Of the fused passes, on the CPU. Also brings the gradient into the master's order of memory.
 WeightUpdate checked(const WeightUpdate& update, const std::string& where);
 
 /// The tensor whose shape and strides all others of an update have: the master, or the model.

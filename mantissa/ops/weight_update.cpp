@@ -1,16 +1,15 @@
 #include "mantissa/ops/weight_update.h"
 
-#include <ATen/ops/empty_like.h>
+#include <ATen/core/grad_mode.h>
 
-#include "mantissa/ops/update_checks.h"
+#include "mantissa/ops/composed/weights.h"
 
 namespace mantissa::ops {
 
 at::Tensor weights_of(const WeightUpdate& update) {
-  const std::vector<float> weights = weights_reference(update);
-  at::Tensor result = at::empty_like(pattern_of(update).detach(), at::kFloat);
-  std::copy(weights.begin(), weights.end(), result.mutable_data_ptr<float>());
-  return result;
+  const at::NoGradGuard no_grad;
+  const at::Tensor weights = composed::load_weights(update);
+  return update.master.defined() ? weights.clone() : weights;
 }
 
 }  // namespace mantissa::ops

@@ -12,8 +12,8 @@ namespace mantissa::ops {
 /// `l2` adds weight_decay * w to the gradient; `decoupled` takes lr * weight_decay * w off w.
 enum class WeightDecay : uint8_t { decoupled, l2 };
 
-/// One parameter, as the update of an optimizer sees it. Tensors are on the CPU. Where the FP32
-/// weight w is, by what is defined:
+/// One parameter, as the update of an optimizer sees it. Tensors are on one device, for the fused
+/// passes the CPU. Where the FP32 weight w is, by what is defined:
 ///
 /// | master | model      | rest               | w                                      | bytes |
 /// | ------ | ---------- | ------------------ | -------------------------------------- | ----- |
@@ -42,9 +42,12 @@ struct WeightUpdate {
   // 0-d int64, or undefined. With rounding to nearest: the elements whose update was not zero and
   // is lost, because it is less than half of the weight's rounding step, are added to it.
   at::Tensor lost;
+  // 0-d FP64 or FP32, for the composed passes: the rate is lr * lr_factor. Undefined: lr.
+  at::Tensor lr_factor;
 };
 
-/// A copy of the FP32 weights, wherever they are, with the strides of the model.
+/// A copy of the FP32 weights, wherever and on whatever device they are, with the strides of the
+/// model.
 MANTISSA_API at::Tensor weights_of(const WeightUpdate& update);
 
 /// What every gradient of a step has in common: 0-d FP32 tensors, undefined ones mean 1, 1 and 0.

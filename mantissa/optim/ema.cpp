@@ -3,10 +3,13 @@
 #include <algorithm>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros.h>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/nearest.h"
 #include "mantissa/ops/ema.h"
+#include "mantissa/tensor/wide_dtype.h"
 
 namespace mantissa::optim {
 namespace {
@@ -20,7 +23,17 @@ double decay_at(const EmaOptions& options, int64_t n) {
   return options.warmup ? std::min(options.decay, (1 + count) / (10 + count)) : options.decay;
 }
 
-Ema::Ema(const Optimizer& optimizer, const EmaOptions& options) : options_(options) {
+at::Tensor decay_at(const EmaOptions& options, const at::Tensor& n) {
+  const at::Tensor count = n.to(tensor::wide_dtype(n.device()));
+  if (!options.warmup) {
+    return at::full_like(count, options.decay);
+  }
+  return count.add(1).div(count.add(10)).clamp_max(options.decay);
+}
+
+Ema::Ema(const Optimizer& optimizer, const EmaOptions& options)
+    : options_(options),
+      updates_(at::zeros({}, at::TensorOptions(at::kLong).device(optimizer.device()))) {
   MANTISSA_CHECK(options.decay > 0 && options.decay < 1, InvalidArgument, "ema: decay is ",
                  options.decay, "; valid: above 0 and below 1");
   for (const MasterWeight& master : optimizer.master_weights()) {
@@ -28,8 +41,8 @@ Ema::Ema(const Optimizer& optimizer, const EmaOptions& options) : options_(optio
   }
 }
 
-void Ema::update(const Optimizer& optimizer, StepOutcome outcome) {
-  if (outcome != StepOutcome::applied) {
+void Ema::update(const Optimizer& optimizer, const PendingOutcome& outcome) {
+  if (outcome.is_known() && outcome.read() != StepOutcome::applied) {
     return;
   }
   std::vector<ops::EmaParameter> parameters;
@@ -40,8 +53,19 @@ void Ema::update(const Optimizer& optimizer, StepOutcome outcome) {
                    "\" that is not averaged; pass the optimizer it was made with");
     parameters.push_back({master.weight, averages_[i].shadow});
   }
-  ops::ema_(parameters, decay_at(options_, updates_));
-  ++updates_;
+  if (optimizer.is_fused() && outcome.is_known()) {
+    ops::ema_(parameters, decay_at(options_, updates()));
+    updates_.add_(1);
+    return;
+  }
+  const at::Tensor rate = decay_at(options_, updates_).neg().add(1).to(at::kFloat);
+  if (outcome.is_known()) {
+    ops::ema_composed_(parameters, rate);
+    updates_.add_(1);
+  } else {
+    ops::ema_composed_(parameters, rate, outcome.applied().logical_not());
+    updates_.add_(outcome.applied());
+  }
 }
 
 const at::Tensor& Ema::shadow(const std::string& name) const {
@@ -57,7 +81,7 @@ const at::Tensor& Ema::shadow(const std::string& name) const {
 
 tensor::StateDict Ema::state_dict() const {
   tensor::StateDict state;
-  state.set("updates", updates_);
+  state.set("updates", updates());
   for (const Average& average : averages_) {
     state.set(kShadow + average.name, average.shadow);
   }
@@ -81,7 +105,7 @@ void Ema::load_state_dict(const tensor::StateDict& state) {
   for (const Average& average : averages_) {
     state.copy_to(kShadow + average.name, average.shadow);
   }
-  updates_ = updates;
+  updates_.fill_(updates);
 }
 
 int64_t Ema::bytes() const {

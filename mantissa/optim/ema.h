@@ -23,6 +23,10 @@ struct EmaOptions {
 /// The decay of update `n`.
 MANTISSA_API double decay_at(const EmaOptions& options, int64_t n);
 
+/// The same for a 0-d int64 tensor, 0-d in the widest dtype of its device: the same number in FP64.
+/// Does not wait for the device.
+MANTISSA_API at::Tensor decay_at(const EmaOptions& options, const at::Tensor& n);
+
 /// An exponential moving average of the weights in training, with which a model often predicts
 /// better (Polyak and Juditsky, 1992): a shadow in FP32 of the FP32 weights that the optimizer
 /// keeps, with each kind of Masters. The first shadow is the weights.
@@ -38,7 +42,7 @@ MANTISSA_API double decay_at(const EmaOptions& options, int64_t n);
 /// when shadow and weight differ by less than 2^-24 / (1 - decay) of the shadow: with 0.9999 by
 /// 0.06 %.
 ///
-/// Costs 4 bytes a parameter. Of one thread, and on the CPU.
+/// Costs 4 bytes a parameter. Of one thread, on the device of the parameters.
 class MANTISSA_API Ema {
  public:
   /// InvalidArgument for a decay that is not above 0 and below 1.
@@ -47,16 +51,18 @@ class MANTISSA_API Ema {
   Ema(Ema&&) = default;  // a copy would share its tensors
   Ema& operator=(Ema&&) = default;
 
-  /// Takes the weights in when `outcome` is applied. InvalidArgument for an optimizer with other
-  /// parameters.
-  void update(const Optimizer& optimizer, StepOutcome outcome);
+  /// Takes the weights in when `outcome` is applied: a StepOutcome, or one that is still pending,
+  /// which the device then selects by. Waits for nothing. InvalidArgument for an optimizer with
+  /// other parameters.
+  void update(const Optimizer& optimizer, const PendingOutcome& outcome);
 
-  int64_t updates() const { return updates_; }
+  /// Waits for the device.
+  int64_t updates() const { return updates_.item<int64_t>(); }
 
   /// FP32. InvalidArgument for an unknown name.
   const at::Tensor& shadow(const std::string& name) const;
 
-  /// Tensors are shared, not copied.
+  /// Tensors are shared, not copied. Waits for the device.
   tensor::StateDict state_dict() const;
 
   /// Takes a state back bit for bit. One with other names, shapes or dtypes is refused with
@@ -76,7 +82,7 @@ class MANTISSA_API Ema {
 
   EmaOptions options_;
   std::vector<Average> averages_;
-  int64_t updates_ = 0;
+  at::Tensor updates_;  // 0-d int64
 };
 
 /// The average in the parameters, rounded to their dtypes, until the end of the scope; then they

@@ -94,6 +94,37 @@ TEST(Ema, ASkippedStepLeavesItAndOneWithNothingToDoToo) {
   EXPECT_TRUE(at::equal(ema.shadow("w"), at::ones({3})));
 }
 
+// Of each kind of masters that a composition can update, with warm-up.
+TEST(Ema, WithAPendingOutcomeIsSelectedOnTheDevice) {
+  for (const Masters masters :
+       {Masters::fp32, Masters::split, Masters::compensated, Masters::none}) {
+    at::manual_seed(73);
+    const Tensor weight = leaf(at::randn({6, 5}).t().to(at::kBFloat16));
+    Optimizer optimizer({{"w", weight}}, {.masters = masters, .fused = false});
+    Ema pending(optimizer, {.decay = 0.4, .warmup = true});
+    Ema known(optimizer, {.decay = 0.4, .warmup = true});
+    for (int step = 0; step < 9; ++step) {
+      weight.mutable_grad() = at::randn(weight.sizes()).to(at::kBFloat16);
+      const PendingOutcome outcome = optimizer.enqueue_step(
+          {.lr = 1e-2, .found_inf = at::full({}, step % 3 == 1 ? 1 : 0, at::kFloat)});
+      pending.update(optimizer, outcome);
+      known.update(optimizer, outcome.read());
+    }
+    EXPECT_EQ(pending.updates(), 6);
+    EXPECT_TRUE(at::equal(pending.shadow("w"), known.shadow("w"))) << to_string(masters);
+    EXPECT_FALSE(at::equal(pending.shadow("w"), optimizer.master("w")));
+  }
+}
+
+TEST(Ema, DecayOfACountOnTheDeviceIsTheSameNumber) {
+  for (const EmaOptions& options : {EmaOptions{.decay = 0.99, .warmup = true}, EmaOptions{}}) {
+    for (int64_t n = 0; n < 1000; n += 37) {
+      const Tensor count = at::full({}, n, at::TensorOptions(at::kLong));
+      EXPECT_EQ(decay_at(options, count).item<double>(), decay_at(options, n)) << n;
+    }
+  }
+}
+
 TEST(Ema, WarmUpForgetsTheFirstWeights) {
   const EmaOptions options = {.decay = 0.99, .warmup = true};
   EXPECT_DOUBLE_EQ(decay_at(options, 0), 0.1);

@@ -11,6 +11,8 @@
 #include "mantissa/base/api.h"
 #include "mantissa/base/step_outcome.h"
 #include "mantissa/ops/sgd.h"
+#include "mantissa/optim/learning_rate.h"
+#include "mantissa/optim/pending_outcome.h"
 #include "mantissa/tensor/parameter_list.h"
 #include "mantissa/tensor/state_dict.h"
 
@@ -72,6 +74,7 @@ struct OptimizerOptions {
   Masters masters = Masters::fp32;             // of 16-bit parameters; an FP32 one is its own
   MomentFormat moments = MomentFormat::fp32;   // see ops::Moment
   uint64_t seed = 0;                           // of stochastic rounding, of weights and moments
+  bool fused = true;  // on the CPU; false: ATen operations there too, as on every other device
   std::vector<std::string> no_decay = kNormsAndBiases;
   std::vector<GroupOptions> groups = {};
 };
@@ -82,9 +85,10 @@ struct GradientReport {
   at::Tensor norm;  // of the unscaled gradients
 };
 
-/// 0-d FP32 tensors; undefined ones mean scale 1, no clipping, nothing found.
+/// 0-d FP32 tensors on the device of the parameters; undefined ones mean scale 1, no clipping,
+/// nothing found.
 struct StepOptions {
-  double lr = 0;
+  LearningRate lr = {};
   at::Tensor scale = {};        // of the loss whose gradients these are
   at::Tensor clip_factor = {};  // of the unscaled gradients
   at::Tensor found_inf = {};    // not 0: skip
@@ -112,6 +116,8 @@ struct LostUpdates {
                      // rounding step of the weight
 };
 
+struct ParameterSlot;
+
 /// Updates parameters in FP32. A BF16 or FP16 parameter gets, by default, an FP32 master, first an
 /// exact copy, of which the parameter is the rounding (to nearest even) after each step; an FP32
 /// parameter is its own master. Gradients are read in the format that backward left them in.
@@ -125,7 +131,29 @@ struct LostUpdates {
 ///     optimizer.zero_grad();
 ///
 /// With several microbatches call `accumulate_` after each backward: 16-bit gradients are then
-/// summed in FP32. Of one thread, and on the CPU.
+/// summed in FP32. Of one thread. Parameters may be on any device, all on the same.
+///
+/// On the CPU a step is one fused pass. On other devices, and on the CPU with `fused = false`, it
+/// is a composition of ATen operations that waits for nothing: weights, moments and counts are
+/// selected on the device by found_inf, and so can be all that follows a step. It rounds where the
+/// fused pass does (ops::adamw_composed_), and knows Masters fp32, split, compensated and none with
+/// FP32 moments. A loop then reads what a step did when the next one is enqueued, one step late:
+///
+///     PendingOutcome last;
+///     for (...) {
+///       buffers.remember();  // tensor::Rollback
+///       scaler.scale(loss).backward();
+///       const GradientReport report = optimizer.read_gradients(scaler.value());
+///       const PendingOutcome outcome = optimizer.enqueue_step(
+///           {.lr = lr_at(schedule, optimizer.applied_steps()), .scale = scaler.value(),
+///            .clip_factor = clip_factor(report.norm, 1.0), .found_inf = report.found_inf});
+///       scaler.update(report.found_inf);
+///       ema.update(optimizer, outcome);
+///       buffers.undo_if(report.found_inf);
+///       optimizer.zero_grad();
+///       if (last.read() == StepOutcome::skipped) { ... }  // the step before
+///       last = outcome;
+///     }
 ///
 /// Gradients are never written, so two optimizers over one FP32 parameter read the same ones; of a
 /// 16-bit parameter each keeps a master of its own, and the last step decides. Sparse gradients are
@@ -133,9 +161,10 @@ struct LostUpdates {
 /// updated, as moments and decay demand.
 class MANTISSA_API Optimizer {
  public:
-  /// Names, dtypes and options are checked. InvalidArgument for a parameter in two groups, for a
+  /// Names, dtypes, devices and options are checked. Parameters are leaves; those that require no
+  /// gradient stay as they are, and one must. InvalidArgument for a parameter in two groups, for a
   /// glob (of a group, or a no_decay that is not the default) that matches no parameter, and for an
-  /// FP16 parameter with Masters::split.
+  /// FP16 parameter with Masters::split. Unsupported for settings that only fused passes know.
   Optimizer(const tensor::ParameterList& parameters, const OptimizerOptions& options);
   explicit Optimizer(const tensor::ParameterList& parameters);
   ~Optimizer();
@@ -156,18 +185,26 @@ class MANTISSA_API Optimizer {
   /// Reads all gradients once and changes none.
   [[nodiscard]] GradientReport read_gradients(const at::Tensor& scale = {}) const;
 
-  /// One update of every parameter that has a gradient. Leaves .grad; reads `found_inf`, so on a
-  /// device it would wait.
+  /// One update of every parameter that has a gradient. Leaves .grad. Waits for the device.
   StepOutcome step(const StepOptions& options);
+
+  /// The same, and waits for nothing. Fused passes are done when it returns; a step without any
+  /// gradient is known to be one at once.
+  [[nodiscard]] PendingOutcome enqueue_step(const StepOptions& options);
 
   /// Undefines .grad of all parameters and frees the buffers.
   void zero_grad();
 
-  /// How many steps were applied: what a schedule counts.
-  int64_t steps() const { return steps_; }
+  /// How many steps were applied: what a schedule counts. Waits for the device.
+  int64_t steps() const { return steps_.item<int64_t>(); }
 
-  /// Masters, moments, step counts and the kind. Tensors are shared, not copied. InvalidArgument
-  /// between `accumulate_` and `step`.
+  /// The same, 0-d int64 on the device of the parameters, which steps write into. Waits for
+  /// nothing.
+  const at::Tensor& applied_steps() const { return steps_; }
+
+  /// Masters, moments, step counts and the kind, the same ones for fused and other steps. Tensors
+  /// are shared, not copied. Waits for the device. InvalidArgument between `accumulate_` and
+  /// `step`.
   tensor::StateDict state_dict() const;
 
   /// Takes a state back bit for bit and rounds the masters into the parameters. A state of another
@@ -183,23 +220,33 @@ class MANTISSA_API Optimizer {
   std::vector<MasterWeight> master_weights() const;
 
   /// With Masters::none, of the last step that was applied: the parameters of which it has lost
-  /// more than `share` of the elements. Empty otherwise.
+  /// more than `share` of the elements. Empty otherwise. Waits for the device.
   std::vector<LostUpdates> lost_updates(double share = 0.5) const;
 
   OptimizerBytes bytes() const;
 
   const OptimizerOptions& options() const { return options_; }
 
- private:
-  struct Slot;
+  /// Of all parameters.
+  at::Device device() const { return device_; }
 
-  void keep_weights(Slot& slot) const;
+  /// Whether steps are fused passes, known on the host when they return.
+  bool is_fused() const { return fused_; }
+
+ private:
   void check_scale(const at::Tensor& scale) const;
-  StepOutcome update(const std::vector<const Slot*>& slots, const StepOptions& options);
+  GradientReport read(at::TensorList gradients, const at::Tensor& scale) const;
+  PendingOutcome update(const std::vector<const ParameterSlot*>& slots, const StepOptions& options);
+  PendingOutcome update_fused(const std::vector<const ParameterSlot*>& slots,
+                              const LearningRate& lr, const ops::GradientUse& use);
+  PendingOutcome update_composed(const std::vector<const ParameterSlot*>& slots,
+                                 const LearningRate& lr, const ops::GradientUse& use);
 
   OptimizerOptions options_;
-  std::vector<Slot> slots_;
-  int64_t steps_ = 0;
+  std::vector<ParameterSlot> slots_;
+  at::Device device_ = at::kCPU;
+  bool fused_ = true;
+  at::Tensor steps_;            // 0-d int64
   bool sums_unscaled_ = false;  // by accumulate_(scale), until `step` or `zero_grad`
 };
 

@@ -1,5 +1,6 @@
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/ones.h>
@@ -86,6 +87,30 @@ TEST(OptimizerBytes, AreThoseOfTheTableAndAStepTakesNoMore) {
     // Within the step count of the parameter, a scalar.
     EXPECT_NEAR(counted(row), row.bytes, 0.01)
         << to_string(row.options.masters) << " " << to_string(row.options.moments);
+  }
+}
+
+// Of ATen operations: what a step needs beside that is for one parameter at a time.
+TEST(OptimizerBytes, AComposedStepTakesTemporariesOfOneParameter) {
+  memory::install_counting_allocator();
+  using enum Masters;
+  for (const auto& [dtype, masters] : {std::pair{at::kFloat, fp32},
+                                       {at::kBFloat16, fp32},
+                                       {at::kBFloat16, split},
+                                       {at::kBFloat16, compensated},
+                                       {at::kBFloat16, none}}) {
+    const at::Tensor v = at::ones({kParameters}, dtype).requires_grad_();
+    const at::Tensor w = at::ones({kParameters}, dtype).requires_grad_();
+    Optimizer optimizer({{"v", v}, {"w", w}}, {.masters = masters, .fused = false});
+    v.mutable_grad() = at::ones({kParameters}, dtype);
+    w.mutable_grad() = at::ones({kParameters}, dtype);
+    const int64_t before = memory::live_bytes().total();
+    memory::reset_peak();
+    const GradientReport report = optimizer.read_gradients(at::ones({}));
+    (void)optimizer.enqueue_step(
+        {.lr = 1e-3, .scale = at::ones({}), .found_inf = report.found_inf});
+    EXPECT_LE(static_cast<double>(memory::peak_bytes().total() - before) / kParameters, 24.01)
+        << dtype << " " << to_string(masters);
   }
 }
 

@@ -893,6 +893,14 @@ TEST(Optimizer, BadParametersAreNamed) {
   EXPECT_EQ(construction_failure({{"a", one}, {"b", one}}),
             "optimizer: parameter \"b\" is a tensor that an earlier name has too; list a tied "
             "weight once");
+  const Tensor trained = leaf(at::ones({1}));
+  EXPECT_EQ(construction_failure({{"a", trained}, {"b", trained.mul(2)}}),
+            "optimizer: parameter \"b\" is the result of a recorded operation, which gets no "
+            "gradient of its own; pass a leaf, made with detach() and requires_grad_()");
+  EXPECT_EQ(construction_failure({{"a", one}, {"b", at::ones({1})}}),
+            "optimizer: none of the 2 parameters requires a gradient; call requires_grad_() on "
+            "those to train");
+  EXPECT_EQ(construction_failure({{"a", one}, {"b", trained}}), "") << "a may be frozen";
   EXPECT_EQ(construction_failure({{"a", at::ones({1}, at::kDouble)}}),
             "optimizer: parameter \"a\" is Double; valid: Float BFloat16 Half");
   EXPECT_EQ(construction_failure({{"a", one.expand({3})}}),

@@ -7,14 +7,40 @@
 #include <string>
 #include <vector>
 
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/where.h>
+
 #include "mantissa/base/error.h"
 #include "mantissa/base/nearest.h"
+#include "mantissa/tensor/wide_dtype.h"
 
 namespace mantissa::optim {
 namespace {
 
 constexpr std::array kKinds = {ScheduleKind::constant, ScheduleKind::cosine,
                                ScheduleKind::inverse_sqrt};
+
+// Operation by operation as lr_at() of a number.
+at::Tensor rate_after_warmup(const Schedule& schedule, const at::Tensor& steps) {
+  const auto warmup = static_cast<double>(schedule.warmup_steps);
+  switch (schedule.kind) {
+    case ScheduleKind::constant:
+      return at::full_like(steps, schedule.lr);
+    case ScheduleKind::cosine: {
+      const double length = static_cast<double>(schedule.total_steps) - warmup;
+      const at::Tensor progress = steps.sub(warmup).div(length).clamp_max(1);
+      return progress.mul(std::numbers::pi)
+          .cos()
+          .add(1)
+          .mul(schedule.lr - schedule.floor)
+          .div(2)
+          .add(schedule.floor);
+    }
+    case ScheduleKind::inverse_sqrt:
+      return at::full_like(steps, warmup).div(steps.add(1)).sqrt().mul(schedule.lr);
+  }
+  MANTISSA_ASSERT(false);
+}
 
 }  // namespace
 
@@ -78,6 +104,21 @@ double lr_at(const Schedule& schedule, int64_t applied_steps) {
       return schedule.lr * std::sqrt(warmup / (steps + 1));
   }
   MANTISSA_ASSERT(false);
+}
+
+at::Tensor lr_at(const Schedule& schedule, const at::Tensor& applied_steps) {
+  validate(schedule);
+  MANTISSA_CHECK(applied_steps.defined() && applied_steps.dim() == 0 &&
+                     applied_steps.scalar_type() == at::kLong,
+                 InvalidArgument,
+                 "schedule: applied_steps is not a 0-d Long tensor; pass that of the optimizer");
+  const at::Tensor steps = applied_steps.to(tensor::wide_dtype(applied_steps.device()));
+  at::Tensor after = rate_after_warmup(schedule, steps);
+  if (schedule.warmup_steps == 0) {
+    return after;
+  }
+  const auto warmup = static_cast<double>(schedule.warmup_steps);
+  return at::where(steps.lt(warmup), steps.add(1).div(warmup).mul(schedule.lr), after);
 }
 
 }  // namespace mantissa::optim

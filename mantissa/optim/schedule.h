@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include <ATen/core/Tensor.h>
+
 #include "mantissa/base/api.h"
 
 namespace mantissa::optim {
@@ -39,5 +41,11 @@ MANTISSA_API void validate(const Schedule& schedule);
 ///     inverse_sqrt:  lr sqrt(w / (n + 1))
 /// Throws as `validate`.
 MANTISSA_API double lr_at(const Schedule& schedule, int64_t applied_steps);
+
+/// The same of a count on a device, a 0-d int64 tensor that is not negative, as
+/// Optimizer::applied_steps(): a 0-d tensor beside it. Does not wait for the device. In FP64, where
+/// it is the same number but for the errors of the device's cosine and root, which differ in the
+/// last bits; or in FP32 on a device without FP64 (tensor::wide_dtype).
+MANTISSA_API at::Tensor lr_at(const Schedule& schedule, const at::Tensor& applied_steps);
 
 }  // namespace mantissa::optim

@@ -2,9 +2,12 @@
 
 #include <cmath>
 
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
 
 namespace mantissa::optim {
 namespace {
@@ -53,6 +56,40 @@ TEST(Schedule, NamesRoundTripAndASlipIsCorrected) {
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(error.what(), "schedule: unknown kind \"cosin\"; did you mean \"cosine\"?");
   }
+}
+
+at::Tensor count(int64_t steps) { return at::full({}, steps, at::TensorOptions(at::kLong)); }
+
+// The same operations in FP64, each rounded once, but for root and cosine, of which two libraries
+// are within one unit in the last place of the true one. With u = 2^-53 and all roots, cosines and
+// 1 + cos up to 2: roots are 2 u relative apart and their products with lr one rounding more;
+// cosines 2 u apart, which (lr - floor) / 2 scales, and then 1 + cos, two products and a sum of up
+// to 2, 2, 1 and 1 times lr round on either side.
+TEST(Schedule, OfACountOnTheDeviceIsTheSameNumber) {
+  const std::vector<Schedule> schedules = {{.lr = 0.3},
+                                           {.lr = 0.3, .warmup_steps = 7},
+                                           {ScheduleKind::cosine, 0.3, 0, 90, 0.01},
+                                           {ScheduleKind::cosine, 0.3, 7, 90, 0},
+                                           {ScheduleKind::inverse_sqrt, 0.3, 7}};
+  for (const Schedule& schedule : schedules) {
+    const double roundings = schedule.kind == ScheduleKind::cosine         ? 1 + 2 * 6
+                             : schedule.kind == ScheduleKind::inverse_sqrt ? 2 + 2
+                                                                           : 0;
+    const double bound = 0.3 * roundings * 0x1p-53;
+    for (int64_t n = 0; n < 100; ++n) {
+      const at::Tensor rate = lr_at(schedule, count(n));
+      ASSERT_EQ(rate.scalar_type(), at::kDouble);
+      ASSERT_EQ(rate.dim(), 0);
+      EXPECT_NEAR(rate.item<double>(), lr_at(schedule, n), n < schedule.warmup_steps ? 0 : bound)
+          << to_string(schedule.kind) << " " << n;
+    }
+  }
+}
+
+TEST(Schedule, OfACountThatIsNoneIsAnError) {
+  EXPECT_EQ(message_of<InvalidArgument>([] { (void)lr_at(Schedule(), at::ones({1}, at::kLong)); }),
+            "schedule: applied_steps is not a 0-d Long tensor; pass that of the optimizer");
+  EXPECT_THROW((void)lr_at({.lr = -1}, count(0)), InvalidArgument);
 }
 
 std::string message(const Schedule& schedule, int64_t applied_steps = 0) {

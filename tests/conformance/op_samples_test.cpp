@@ -90,6 +90,10 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(OpSamples, EveryListedOperationHasOneOrIsNamedAsMissing) {
+  if (samples().version() != TORCH_VERSION) {
+    GTEST_SKIP() << "the samples are those of LibTorch " << samples().version()
+                 << ", and operations that " << TORCH_VERSION << " lacks are left out";
+  }
   const int minor = std::stoi(samples().version().substr(2));
   std::set<std::string> missing;
   for (const amp::OpRule& row : amp::torch_list(amp::TorchList::cpu, minor)) {
