@@ -121,7 +121,7 @@ const std::vector<Layer> kLayers = {
 // What may go before the pass that is trained on, in the same region.
 struct FirstPass {
   const char* name;
-  std::function<void(const Layer& layer, const at::Tensor& x, at::Tensor w)> run;
+  std::function<void(const Layer& layer, const at::Tensor& x, const at::Tensor& w)> run;
 };
 
 const std::vector<FirstPass> kFirstPasses = {
@@ -149,7 +149,7 @@ const std::vector<FirstPass> kFirstPasses = {
          layer.call(x, w);
        }
      }},
-    {"a frozen weight", [](const Layer& layer, const at::Tensor& x, at::Tensor w) {
+    {"a frozen weight", [](const Layer& layer, const at::Tensor& x, const at::Tensor& w) {
        w.requires_grad_(false);
        EXPECT_FALSE(layer.call(x, w).requires_grad());
        w.requires_grad_(true);
@@ -356,6 +356,7 @@ TEST(CastCache, WhatAnotherThreadClearsIsItsOwn) {
   at::mm(x, w);
   const RegionState state;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       const RestoreRegion same(state);

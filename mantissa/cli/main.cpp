@@ -58,9 +58,9 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "mantissa " MANTISSA_VERSION);
   app.require_subcommand(1);
   app.footer(
-      "Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 failed,\n"
-      "2 wrong usage or input, 75 interrupted and saved (train: go on with --resume; compare: "
-      "repeat).");
+      "Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 failed or a\n"
+      "file that cannot be read, 2 wrong usage or input, 75 interrupted and saved (train: go on\n"
+      "with --resume; compare: repeat).");
   int exit_code = kDone;
   for (const auto add :
        {add_train, add_eval, add_compare, add_policy, add_lint, add_numerics, add_doctor}) {
