@@ -10,6 +10,7 @@
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/dist.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gru.h>
 #include <ATen/ops/gru_cell.h>

@@ -454,7 +454,9 @@ TEST(LintRepeatedIndex, AnEmbeddingGradientThatStopsGrowing) {
 
 // 1000 terms of 1 in BF16, 5000 in FP16, in each form that adds them up in 16 bits.
 TEST(LintRepeatedIndex, EverySumOver16BitsThatStopsGrowing) {
-  for (const auto& [dtype, terms] : {std::pair{at::kBFloat16, 1000}, {at::kHalf, 5000}}) {
+  for (const auto& format : {std::pair{at::kBFloat16, 1000}, {at::kHalf, 5000}}) {
+    const at::ScalarType dtype = format.first;
+    const int64_t terms = format.second;
     const at::Tensor index = at::zeros({terms}, at::kLong);
     const at::Tensor ones = at::ones({terms}, dtype);
     const c10::List<std::optional<at::Tensor>> indices({index});

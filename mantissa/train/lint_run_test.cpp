@@ -27,9 +27,9 @@ class LintRunTest : public TinyRunTest {
  protected:
   static void SetUpTestSuite() { ops::install_cpu_kernels(); }
 
-  std::vector<std::string> hazards(std::vector<Setting> settings) const {
+  std::vector<std::string> hazards(const std::vector<Setting>& settings) const {
     std::vector<std::string> rules;
-    for (const monitor::Finding& finding : lint_run(config(std::move(settings))).findings) {
+    for (const monitor::Finding& finding : lint_run(config(settings)).findings) {
       if (finding.severity == monitor::Severity::hazard) {
         rules.push_back(to_string(finding));
       }
