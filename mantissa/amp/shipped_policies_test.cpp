@@ -385,6 +385,7 @@ TEST(ShippedPolicies, SumsBeyondFp16AreFp32) {
 // the slope of the cosine is at most 1.
 TEST(ShippedPolicies, GenomicsComputesPositionsInFp32) {
   std::vector<float> frequencies;
+  frequencies.reserve(16);
   for (int c = 0; c < 16; ++c) {
     frequencies.push_back(static_cast<float>(std::pow(1e4, -c / 16.0)));
   }

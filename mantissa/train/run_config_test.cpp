@@ -160,6 +160,7 @@ TEST_F(RunConfigTest, ASettingOfSeveralRunsCountsInOneOfThem) {
   const auto load_all = [&](const std::vector<Setting>& settings,
                             const std::vector<std::string>& precisions) {
     std::vector<Setting> alternatives;
+    alternatives.reserve(precisions.size());
     for (const std::string& precision : precisions) {
       alternatives.push_back({"precision.compute", precision});
     }
