@@ -76,9 +76,13 @@ NonfiniteOrigin find_nonfinite_origin(const std::function<void()>& step) {
     if (!origin.operation.empty()) {
       return;
     }
-    const TracedCall& outer = outermost(call);
+    const bool may_begin = suspect_within == nullptr && call.operation.has_value();
+    if (!may_begin && suspect_within != &call) {
+      return;  // nothing hangs on its values
+    }
     const auto value = leaves_memory_unset(call) ? std::nullopt : nonfinite_output(call);
-    if (suspect_within == nullptr && call.operation && value && !is_given_nonfinite(call)) {
+    if (may_begin && value && !is_given_nonfinite(call)) {
+      const TracedCall& outer = outermost(call);
       suspect = {call.name, &outer == &call ? "" : outer.name, call.scope, call.in_backward,
                  *value};
       suspect_within = &outer;
