@@ -28,10 +28,7 @@ at::Tensor to_strided(const at::Tensor& gradient) {
   if (gradient.layout() == at::kStrided) {
     return gradient;
   }
-  if (tensor::is_16bit(gradient.scalar_type())) {
-    return gradient.to(at::kFloat).coalesce().to_dense().to(gradient.scalar_type());
-  }
-  return gradient.coalesce().to_dense();
+  return gradient.to(at::kFloat).to_dense().to(gradient.scalar_type());
 }
 
 void check_scalar(const at::Tensor& scalar, at::Device device, const char* name,

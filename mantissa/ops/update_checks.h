@@ -13,8 +13,9 @@
 /// The border of the passes over weights and gradients; `where` begins each message.
 namespace mantissa::ops {
 
-/// Dense strides instead of sparse indices. Duplicates are added in FP32, for in BF16 a sum of ones
-/// stops at 256, and the sum is rounded to the gradient's own dtype, so that its overflow shows.
+/// Dense strides instead of sparse indices, on any device. Duplicates are added in FP32, for in
+/// BF16 a sum of ones stops at 256, and the sum is rounded to the gradient's own dtype, so that its
+/// overflow shows. They are not sorted, which would wait for the device.
 at::Tensor to_strided(const at::Tensor& gradient);
 
 void check_gradient(const at::Tensor& gradient, at::Device device, const std::string& where);

@@ -157,8 +157,8 @@ struct ParameterSlot;
 ///
 /// Gradients are never written, so two optimizers over one FP32 parameter read the same ones; of a
 /// 16-bit parameter each keeps a master of its own, and the last step decides. Sparse gradients are
-/// made dense, duplicates added in their own dtype, or in FP32 by `accumulate_`: every element is
-/// updated, as moments and decay demand.
+/// made dense, duplicates added in FP32 and the sum rounded to their own dtype, or not rounded by
+/// `accumulate_`: every element is updated, as moments and decay demand.
 class MANTISSA_API Optimizer {
  public:
   /// Names, dtypes, devices and options are checked. Parameters are leaves; those that require no

@@ -11,7 +11,6 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/ops/composed/scalars.h"
-#include "mantissa/ops/composed/weights.h"
 #include "mantissa/ops/update_checks.h"
 #include "mantissa/tensor/wide_dtype.h"
 
@@ -44,7 +43,7 @@ GradientPass gradient_pass_composed(at::TensorList gradients, const at::Tensor& 
   for (size_t i = 0; i < gradients.size(); ++i) {
     check_gradient(gradients[i], device, concat("gradient_pass: gradient ", i));
     if (gradients[i].numel() > 0) {
-      const at::Tensor gradient = composed::to_fp32(gradients[i]);
+      const at::Tensor gradient = to_strided(gradients[i]).to(at::kFloat);
       norms.push_back(norm_of(inverse.defined() ? gradient.mul(inverse) : gradient, dtype));
     }
   }

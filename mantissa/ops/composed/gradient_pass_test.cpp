@@ -1,5 +1,6 @@
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <ATen/Context.h>
@@ -116,6 +117,14 @@ TEST_P(GradientPassComposed, SumsDuplicatesOfSparseGradientsFirst) {
   EXPECT_EQ(found_inf({sparse(6e4F, at::kHalf)}), 1);
   EXPECT_EQ(found_inf({sparse(3e38F, at::kFloat)}), 1);
   EXPECT_EQ(norm({sparse(1.5F, at::kFloat)}), 3);
+}
+
+TEST_P(GradientPassComposed, SumsManyDuplicatesOf16BitsInFp32) {
+  for (const auto& [dtype, uses] : {std::pair{at::kBFloat16, 1000}, std::pair{at::kHalf, 6000}}) {
+    const Tensor used =
+        at::sparse_coo_tensor(at::zeros({1, uses}, at::kLong), at::full({uses}, 1, dtype), {4});
+    EXPECT_EQ(norm({used}), uses) << dtype;
+  }
 }
 
 TEST_P(GradientPassComposed, LearnsNothingOnTheHostAndChangesNoGradient) {

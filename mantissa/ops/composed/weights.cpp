@@ -86,11 +86,6 @@ void check_use(const GradientUse& use, at::Device device, const std::string& whe
   check_scalar(use.found_inf, device, "found_inf", where);
 }
 
-at::Tensor to_fp32(const at::Tensor& gradient) {
-  const at::Tensor dense = gradient.layout() == at::kStrided ? gradient : gradient.to_dense();
-  return dense.to(at::kFloat);
-}
-
 at::Tensor load_weights(const WeightUpdate& update) {
   if (update.master.defined()) {
     return update.master;
@@ -105,7 +100,7 @@ at::Tensor load_weights(const WeightUpdate& update) {
 
 at::Tensor penalized_gradient(const WeightUpdate& update, const at::Tensor& factor,
                               WeightDecay decay, const at::Tensor& weights) {
-  at::Tensor gradient = to_fp32(update.gradient);
+  at::Tensor gradient = to_strided(update.gradient).to(at::kFloat);
   if (factor.defined()) {
     gradient = gradient.mul(factor);
   }

@@ -19,10 +19,6 @@ void check_moment(const Moment& moment, const WeightUpdate& update, const std::s
 /// Throws unless scale, clip factor and found_inf are 0-d FP32 on `device`, or undefined.
 void check_use(const GradientUse& use, at::Device device, const std::string& where);
 
-/// In FP32, strided: maybe the gradient itself, so not to be written to. Duplicates of a sparse one
-/// are added in its own dtype, without sorting them, which would wait for the device.
-at::Tensor to_fp32(const at::Tensor& gradient);
-
 /// The FP32 weights: the master itself, or a copy of what is kept elsewise.
 at::Tensor load_weights(const WeightUpdate& update);
 
