@@ -15,4 +15,12 @@ struct ActiveRegion {
 
 ActiveRegion& active_region();
 
+/// The depth of a region that begins.
+int begin_region();
+
+/// Of the region with that depth: the last one drops the cast cache. A region that is not the
+/// innermost would leave its policy on for the rest of the thread, and destructors cannot throw:
+/// it ends the process with one line.
+void end_region(int depth);
+
 }  // namespace mantissa::amp

@@ -35,6 +35,17 @@ const CompiledPolicy& without_parameters(const Policy& policy) {
 
 ActiveRegion& active_region() { return active; }
 
+int begin_region() { return ++active.depth; }
+
+void end_region(int depth) {
+  MANTISSA_CHECK(active.depth == depth, InvalidArgument, "autocast: a region ends as number ",
+                 depth, " while number ", active.depth,
+                 " of this thread is the innermost; end regions in the reverse of their order");
+  if (--active.depth == 0) {
+    clear_cast_cache();
+  }
+}
+
 const CompiledPolicy* active_compiled_policy() { return active.policy; }
 
 const ParameterFormats* active_parameter_formats() { return active.formats; }
@@ -47,12 +58,12 @@ Autocast::Autocast(const Policy& policy, const ParameterFormats& formats)
 Autocast::Autocast(const CompiledPolicy* policy, const ParameterFormats* formats)
     : outer_policy_(active.policy),
       outer_formats_(active.formats),
+      depth_(begin_region()),
       outer_included_(c10::impl::tls_is_dispatch_key_included(kAutocastKey)),
       outer_excluded_(c10::impl::tls_is_dispatch_key_excluded(kAutocastKey)) {
   const bool on = policy != nullptr;
   active.policy = policy;
   active.formats = formats;
-  ++active.depth;
   c10::impl::tls_set_dispatch_key_included(kAutocastKey, on);
   c10::impl::tls_set_dispatch_key_excluded(kAutocastKey, !on);
 }
@@ -60,13 +71,11 @@ Autocast::Autocast(const CompiledPolicy* policy, const ParameterFormats* formats
 Autocast Autocast::disabled() { return {nullptr, nullptr}; }
 
 Autocast::~Autocast() {
+  end_region(depth_);
   active.policy = outer_policy_;
   active.formats = outer_formats_;
   c10::impl::tls_set_dispatch_key_included(kAutocastKey, outer_included_);
   c10::impl::tls_set_dispatch_key_excluded(kAutocastKey, outer_excluded_);
-  if (--active.depth == 0) {
-    clear_cast_cache();
-  }
 }
 
 void prepare(const Policy& policy) { (void)compiled(policy); }

@@ -12,8 +12,9 @@ struct CompiledPolicy;
 class ParameterFormats;
 
 /// A region of this thread in which `policy` decides the precision of each operation, on every
-/// device. Regions nest; the innermost one rules. Close it before backward(): each backward
-/// operation then runs in the format of its forward operation.
+/// device. Regions nest; the innermost one rules. They end in the thread that they began in, in the
+/// reverse of their order: any other order ends the process with one line. Close a region before
+/// backward(): each backward operation then runs in the format of its forward operation.
 ///
 ///     const amp::Policy policy = amp::find_policy("torch-fixed compute=bf16");
 ///     at::Tensor loss;
@@ -46,13 +47,14 @@ class MANTISSA_API Autocast {
 
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
-  static void* operator new(size_t) = delete;  // regions end in the reverse of their order
+  static void* operator new(size_t) = delete;  // one that is forgotten would never end
 
  private:
   Autocast(const CompiledPolicy* policy, const ParameterFormats* formats);
 
   const CompiledPolicy* outer_policy_;
   const ParameterFormats* outer_formats_;
+  int depth_;
   bool outer_included_;
   bool outer_excluded_;
 };

@@ -1,8 +1,10 @@
 #include "mantissa/amp/autocast.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <ATen/Context.h>
@@ -645,6 +647,22 @@ TEST(Autocast, FftsOf16BitsAreThoseOfFp32) {
       }
     }
   }
+}
+
+TEST(AutocastDeathTest, RegionsThatEndOutOfOrderEndTheProcess) {
+  const Policy policy = find_policy("torch-fixed compute=bf16");
+  prepare(policy);
+  const auto out_of_order = [&policy] {
+    std::optional<Autocast> outer(std::in_place, policy);
+    const Autocast inner(policy);
+    outer.reset();
+  };
+  EXPECT_DEATH(out_of_order(), "a region ends as number 1 while number 2 of this thread");
+  const auto in_another_thread = [&policy] {
+    std::optional<Autocast> region(std::in_place, policy);
+    std::thread([&region] { region.reset(); }).join();
+  };
+  EXPECT_DEATH(in_another_thread(), "a region ends as number 1 while number 0 of this thread");
 }
 
 }  // namespace

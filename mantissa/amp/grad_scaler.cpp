@@ -158,11 +158,17 @@ GradScaler::~GradScaler() = default;
 GradScaler::GradScaler(GradScaler&&) noexcept = default;
 GradScaler& GradScaler::operator=(GradScaler&&) noexcept = default;
 
+GradScaler::Iteration& GradScaler::iteration() const {
+  MANTISSA_CHECK(iteration_ != nullptr, InvalidArgument,
+                 "GradScaler: was moved from; use the one that it was moved to");
+  return *iteration_;
+}
+
 at::Tensor GradScaler::scale(const at::Tensor& loss) {
   if (!options_.enabled) {
     return loss;
   }
-  iteration_->note_scale();
+  iteration().note_scale();
   return scaler_.scale(loss);
 }
 
@@ -198,7 +204,7 @@ void GradScaler::unscale_parameters(const void* optimizer, at::TensorList parame
   }
   const at::NoGradGuard no_grad;
   Iteration::Stage stage;
-  if (const auto found = iteration_->stages.find(optimizer); found != iteration_->stages.end()) {
+  if (const auto found = iteration().stages.find(optimizer); found != iteration().stages.end()) {
     stage = found->second;
   }
   MANTISSA_CHECK(!stage.stepped, InvalidArgument,
@@ -209,6 +215,9 @@ void GradScaler::unscale_parameters(const void* optimizer, at::TensorList parame
       "backward passes call it once, after the last one, or discard() a step that is left "
       "out");
   const std::vector<Gradient> gradients = gradients_of(parameters);
+  MANTISSA_CHECK(gradients.empty() || iteration().scale_calls > 0, InvalidArgument,
+                 "GradScaler: gradients without scale(loss) since the last update(); call "
+                 "scale(loss).backward(), or they are divided by a scale that they do not have");
   std::vector<at::Tensor> scaled;
   std::vector<at::Tensor> scaled_values;
   std::vector<at::Tensor> unscaled_values;  // for another optimizer
@@ -216,7 +225,7 @@ void GradScaler::unscale_parameters(const void* optimizer, at::TensorList parame
     require_scalable(gradient, parameter);  // all of them, before any is replaced
   }
   for (const auto& [parameter, gradient] : gradients) {
-    if (iteration_->is_unscaled(parameter, gradient)) {
+    if (iteration().is_unscaled(parameter, gradient)) {
       unscaled_values.push_back(dense_part(gradient));
       continue;
     }
@@ -230,11 +239,11 @@ void GradScaler::unscale_parameters(const void* optimizer, at::TensorList parame
                                   unscale_and_check_(unscaled_values, at::ones_like(scale), false));
   }
   for (const at::Tensor& gradient : scaled) {
-    iteration_->note_unscaled(gradient);
+    iteration().note_unscaled(gradient);
   }
   stage.unscaled = true;
-  stage.scale_calls = iteration_->scale_calls;
-  iteration_->stages[optimizer] = stage;
+  stage.scale_calls = iteration().scale_calls;
+  iteration().stages[optimizer] = stage;
 }
 
 StepOutcome GradScaler::decide(const void* optimizer, at::TensorList parameters) {
@@ -242,16 +251,16 @@ StepOutcome GradScaler::decide(const void* optimizer, at::TensorList parameters)
   if (!options_.enabled) {
     return gradients.empty() ? StepOutcome::nothing_to_do : StepOutcome::applied;
   }
-  const auto found = iteration_->stages.find(optimizer);
-  MANTISSA_CHECK(found == iteration_->stages.end() || !found->second.stepped, InvalidArgument,
+  const auto found = iteration().stages.find(optimizer);
+  MANTISSA_CHECK(found == iteration().stages.end() || !found->second.stepped, InvalidArgument,
                  "GradScaler: step twice for one optimizer since the last update(); call update() "
                  "after the steps of all optimizers");
-  if (found == iteration_->stages.end()) {
+  if (found == iteration().stages.end()) {
     unscale_parameters(optimizer, parameters);
   } else {
-    iteration_->require_no_scaled_values(found->second, gradients);
+    iteration().require_no_scaled_values(found->second, gradients);
   }
-  Iteration::Stage& stage = iteration_->stages.at(optimizer);
+  Iteration::Stage& stage = iteration().stages.at(optimizer);
   stage.stepped = true;
   if (gradients.empty() || !stage.found_inf.defined()) {
     return StepOutcome::nothing_to_do;
@@ -270,10 +279,10 @@ void GradScaler::update() {
     return;
   }
   MANTISSA_CHECK(
-      !iteration_->stages.empty(), InvalidArgument,
+      !iteration().stages.empty(), InvalidArgument,
       "GradScaler: update without a step since the last one; call step(optimizer) first");
   std::vector<at::Tensor> found_infs;
-  for (const auto& [optimizer, stage] : iteration_->stages) {
+  for (const auto& [optimizer, stage] : iteration().stages) {
     if (stage.found_inf.defined()) {
       found_infs.push_back(stage.found_inf);
     }
@@ -291,13 +300,14 @@ void GradScaler::update(float new_scale) {
   MANTISSA_CHECK(std::isnormal(new_scale) && new_scale > 0, InvalidArgument,
                  "GradScaler: new_scale is ", new_scale,
                  "; valid: a finite normal FP32 number above 0");
-  scaler_.value().fill_(new_scale);
   discard();
+  scaler_.value().fill_(new_scale);
 }
 
-void GradScaler::discard() { *iteration_ = Iteration(); }
+void GradScaler::discard() { iteration() = Iteration(); }
 
 float GradScaler::get_scale() const {
+  (void)iteration();
   return options_.enabled ? scaler_.value().item<float>() : 1.0F;
 }
 
@@ -306,7 +316,7 @@ tensor::StateDict GradScaler::state_dict() const {
   if (!options_.enabled) {
     return state;
   }
-  MANTISSA_CHECK(iteration_->stages.empty(), InvalidArgument,
+  MANTISSA_CHECK(iteration().stages.empty(), InvalidArgument,
                  "GradScaler: state_dict in the middle of a step; call it after update()");
   const tensor::StateDict rule = scaler_.state_dict();
   state.set("scale", static_cast<double>(get_scale()));

@@ -15,16 +15,11 @@ RegionState::RegionState()
       excluded_(c10::impl::tls_is_dispatch_key_excluded(kAutocastKey)),
       scope_(tensor::current_scope()) {}
 
-RestoreRegion::RestoreRegion(const RegionState& state) {
-  enter(state);
-  ++active_region().depth;
-}
+RestoreRegion::RestoreRegion(const RegionState& state) : depth_(begin_region()) { enter(state); }
 
 RestoreRegion::~RestoreRegion() {
+  end_region(depth_);
   enter(outer_);
-  if (--active_region().depth == 0) {
-    clear_cast_cache();
-  }
 }
 
 void RestoreRegion::enter(const RegionState& state) {

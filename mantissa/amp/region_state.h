@@ -46,6 +46,7 @@ class MANTISSA_API RestoreRegion {
   void enter(const RegionState& state);
 
   RegionState outer_;
+  int depth_;
 };
 
 }  // namespace mantissa::amp

@@ -87,7 +87,7 @@ std::optional<int64_t> available_in_groups(const fs::path& root) {
 
 }  // namespace
 
-std::optional<int64_t> process_memory_limit_bytes(const fs::path& root) {
+std::optional<ProcessMemory> process_memory(const fs::path& root) {
   constexpr int64_t kKibibyte = 1024;
   const auto available = value_of(root / "proc/meminfo", "MemAvailable:");
   std::ifstream statm(root / "proc/self/statm");
@@ -98,7 +98,7 @@ std::optional<int64_t> process_memory_limit_bytes(const fs::path& root) {
   }
   int64_t bytes = *available * kKibibyte;
   bytes = std::max(int64_t{0}, std::min(bytes, available_in_groups(root).value_or(bytes)));
-  return bytes + resident_pages * ::sysconf(_SC_PAGESIZE);
+  return ProcessMemory{resident_pages * ::sysconf(_SC_PAGESIZE), bytes};
 }
 
 }  // namespace mantissa

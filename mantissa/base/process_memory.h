@@ -8,12 +8,15 @@
 
 namespace mantissa {
 
-/// The bytes that this process can hold in all before the system kills something: what is resident
-/// now plus what is available, by /proc/meminfo and by the memory controller of each control group
-/// around the process (versions 1 and 2; a job of SLURM or a container has one). Nothing where the
-/// system does not tell. `root` is "/"; tests plant another.
+struct ProcessMemory {
+  int64_t resident_bytes = 0;   // of this process
+  int64_t available_bytes = 0;  // that it can take besides, before the system kills something
+};
+
+/// By /proc/meminfo and by the memory controller of each control group around the process (versions
+/// 1 and 2; a job of SLURM or a container has one). Nothing where the system does not tell. `root`
+/// is "/"; tests plant another.
 /// Sources: proc_meminfo(5), proc_pid_statm(5), cgroups(7).
-MANTISSA_API std::optional<int64_t> process_memory_limit_bytes(
-    const std::filesystem::path& root = "/");
+MANTISSA_API std::optional<ProcessMemory> process_memory(const std::filesystem::path& root = "/");
 
 }  // namespace mantissa

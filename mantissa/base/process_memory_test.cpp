@@ -21,8 +21,9 @@ class ProcessMemoryTest : public ::testing::Test {
   }
 
   int64_t available() const {
-    return process_memory_limit_bytes(root_.path()).value() -
-           kResidentPages * ::sysconf(_SC_PAGESIZE);
+    const ProcessMemory memory = process_memory(root_.path()).value();
+    EXPECT_EQ(memory.resident_bytes, kResidentPages * ::sysconf(_SC_PAGESIZE));
+    return memory.available_bytes;
   }
 
   ScratchFolder root_;
@@ -58,17 +59,18 @@ TEST_F(ProcessMemoryTest, AGroupOverItsLimitLeavesNothing) {
   EXPECT_EQ(available(), 0);
 }
 
-TEST_F(ProcessMemoryTest, ASystemThatDoesNotTellHasNoLimit) {
+TEST_F(ProcessMemoryTest, ASystemThatDoesNotTellIsNotGuessed) {
   std::filesystem::remove(root_ / "proc/meminfo");
-  EXPECT_FALSE(process_memory_limit_bytes(root_.path()).has_value());
+  EXPECT_FALSE(process_memory(root_.path()).has_value());
 }
 
 TEST(ProcessMemory, ThisProcessHasRoom) {
-  const auto bytes = process_memory_limit_bytes();
-  if (!bytes) {
+  const auto memory = process_memory();
+  if (!memory) {
     GTEST_SKIP() << "no /proc/meminfo here";
   }
-  EXPECT_GT(*bytes, 0);
+  EXPECT_GT(memory->resident_bytes, 0);
+  EXPECT_GT(memory->available_bytes, 0);
 }
 
 }  // namespace

@@ -7,24 +7,61 @@
 
 namespace mantissa::data {
 
-EvaluationBatches::EvaluationBatches(std::shared_ptr<const Dataset> dataset, int64_t batch)
-    : dataset_(std::move(dataset)), num_rows_(static_cast<uint64_t>(batch)) {
-  MANTISSA_CHECK(dataset_ != nullptr, InvalidArgument, "evaluation: no dataset; make one first");
-  MANTISSA_CHECK(batch > 0, InvalidArgument, "evaluation: batch ", batch,
-                 "; valid: 1 or more windows");
+namespace {
+
+uint64_t batches_for(uint64_t windows, uint64_t num_rows) {
+  return windows / num_rows + (windows % num_rows == 0 ? 0 : 1);
 }
 
-uint64_t EvaluationBatches::size() const { return (dataset_->size() + num_rows_ - 1) / num_rows_; }
+}  // namespace
 
-Batch EvaluationBatches::batch(uint64_t index) const {
+EvaluationBatches::EvaluationBatches(std::shared_ptr<const Dataset> dataset,
+                                     const EvaluationOptions& options)
+    : dataset_(std::move(dataset)), num_rows_(static_cast<uint64_t>(options.batch)) {
+  MANTISSA_CHECK(dataset_ != nullptr, InvalidArgument, "evaluation: no dataset; make one first");
+  MANTISSA_CHECK(options.batch > 0, InvalidArgument, "evaluation: batch ", options.batch,
+                 "; valid: 1 or more windows");
+  MANTISSA_CHECK(options.windows >= 0, InvalidArgument, "evaluation: windows ", options.windows,
+                 "; valid: 0 (all) or more");
+  num_batches_ = batches_for(dataset_->size(), num_rows_);
+  if (options.windows > 0) {
+    num_batches_ =
+        std::min(num_batches_, batches_for(static_cast<uint64_t>(options.windows), num_rows_));
+  }
+}
+
+std::vector<Sample> EvaluationBatches::samples_of(uint64_t index) const {
   MANTISSA_CHECK(index < size(), InvalidArgument, "evaluation: batch ", index, " of ", size(),
                  "; valid: 0 to ", size() - 1);
+  const uint64_t begin =
+      index * batches_for(dataset_->size(), num_rows_) / num_batches_ * num_rows_;
+  const uint64_t end = std::min(begin + num_rows_, dataset_->size());
   std::vector<Sample> samples;
-  const uint64_t end = std::min((index + 1) * num_rows_, dataset_->size());
-  for (uint64_t window = index * num_rows_; window < end; ++window) {
+  samples.reserve(end - begin);
+  for (uint64_t window = begin; window < end; ++window) {
     samples.push_back({window, window, genome::Strand::forward});
   }
-  return make_batch(fill_buffer(*dataset_, samples), index);
+  return samples;
+}
+
+Batch EvaluationBatches::batch(uint64_t index) const {
+  return make_batch(fill_buffer(*dataset_, samples_of(index)), index);
+}
+
+std::vector<genome::Interval> EvaluationBatches::bases() const {
+  std::vector<genome::Interval> result;
+  for (uint64_t i = 0; i < size(); ++i) {
+    for (const Position& position : fill_buffer(*dataset_, samples_of(i)).positions) {
+      const genome::Interval& next = position.bases;
+      if (!result.empty() && result.back().contig == next.contig &&
+          result.back().begin <= next.begin && next.begin <= result.back().end) {
+        result.back().end = std::max(result.back().end, next.end);
+      } else {
+        result.push_back(next);
+      }
+    }
+  }
+  return result;
 }
 
 }  // namespace mantissa::data

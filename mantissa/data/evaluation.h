@@ -2,34 +2,49 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "mantissa/base/api.h"
 #include "mantissa/data/batch.h"
 #include "mantissa/data/dataset.h"
+#include "mantissa/data/sampler.h"
+#include "mantissa/genome/interval.h"
 
 namespace mantissa::data {
 
-/// All windows of a dataset once, forward, in their order: the same batches in every pass, also
-/// what is masked in them. The last one may have fewer rows.
+struct EvaluationOptions {
+  int64_t batch = 32;   // windows a batch
+  int64_t windows = 0;  // as many batches as these fill, evenly spread; 0: all
+};
+
+/// The windows of a dataset once, forward, in their order: the same batches in every pass, also
+/// what is masked in them. All of them, where the last batch may have fewer rows, or whole batches
+/// that are evenly spread over the dataset.
 ///
-///     const EvaluationBatches pass(validation, 32);
+///     const EvaluationBatches pass(validation, {.batch = 32});
 ///     for (uint64_t i = 0; i < pass.size(); ++i) {
 ///       const Batch batch = pass.batch(i);
 ///       ...
 ///     }
 class MANTISSA_API EvaluationBatches {
  public:
-  /// Throws InvalidArgument when `batch` is below 1.
-  EvaluationBatches(std::shared_ptr<const Dataset> dataset, int64_t batch);
+  /// Throws InvalidArgument for options out of range.
+  EvaluationBatches(std::shared_ptr<const Dataset> dataset, const EvaluationOptions& options);
 
-  uint64_t size() const;  // batches
+  uint64_t size() const { return num_batches_; }
 
   /// Throws InvalidArgument when `index` is not below size().
   Batch batch(uint64_t index) const;
 
+  /// The bases of all its windows, joined where windows touch or overlap.
+  std::vector<genome::Interval> bases() const;
+
  private:
+  std::vector<Sample> samples_of(uint64_t index) const;
+
   std::shared_ptr<const Dataset> dataset_;
   uint64_t num_rows_;
+  uint64_t num_batches_;
 };
 
 }  // namespace mantissa::data

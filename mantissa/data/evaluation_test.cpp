@@ -20,7 +20,7 @@ std::shared_ptr<const Dataset> example(Objective objective) {
 }
 
 TEST(Evaluation, GoesThroughAllWindowsInOrderAndTheLastBatchIsSmaller) {
-  const EvaluationBatches pass(example(Objective::causal), 4);
+  const EvaluationBatches pass(example(Objective::causal), {.batch = 4});
   ASSERT_EQ(pass.size(), 2U);
   uint64_t begin = 0;
   for (uint64_t i = 0; i < pass.size(); ++i) {
@@ -36,12 +36,24 @@ TEST(Evaluation, GoesThroughAllWindowsInOrderAndTheLastBatchIsSmaller) {
 }
 
 TEST(Evaluation, EveryPassIsTheSameAlsoWhatIsMasked) {
-  const EvaluationBatches one(example(Objective::masked), 3);
-  const EvaluationBatches other(example(Objective::masked), 3);
+  const EvaluationBatches one(example(Objective::masked), {.batch = 3});
+  const EvaluationBatches other(example(Objective::masked), {.batch = 3});
   for (uint64_t i = 0; i < one.size(); ++i) {
     EXPECT_TRUE(at::equal(one.batch(i).tokens, other.batch(i).tokens));
     EXPECT_TRUE(at::equal(one.batch(i).targets, other.batch(i).targets));
   }
+}
+
+// Six windows of five bases, four bases apart.
+TEST(Evaluation, TellsWhichBasesItLooksAt) {
+  using Intervals = std::vector<genome::Interval>;
+  const auto bases = [](const EvaluationOptions& options) {
+    return EvaluationBatches(example(Objective::causal), options).bases();
+  };
+  EXPECT_EQ(bases({.batch = 4}), (Intervals{{0, 0, 25}}));
+  EXPECT_EQ(bases({.batch = 1, .windows = 2}), (Intervals{{0, 0, 5}, {0, 12, 17}}));
+  EXPECT_EQ(bases({.batch = 2, .windows = 3}), (Intervals{{0, 0, 17}}));
+  EXPECT_EQ(bases({.batch = 2, .windows = 100}), (Intervals{{0, 0, 25}}));
 }
 
 TEST(Evaluation, RefusesWhatIsOutOfRange) {
@@ -53,11 +65,14 @@ TEST(Evaluation, RefusesWhatIsOutOfRange) {
     }
     return "nothing thrown";
   };
-  EXPECT_EQ(error([] { const EvaluationBatches pass(nullptr, 1); }),
+  EXPECT_EQ(error([] { const EvaluationBatches pass(nullptr, {}); }),
             "evaluation: no dataset; make one first");
-  EXPECT_EQ(error([] { const EvaluationBatches pass(example(Objective::causal), 0); }),
+  EXPECT_EQ(error([] { const EvaluationBatches pass(example(Objective::causal), {.batch = 0}); }),
             "evaluation: batch 0; valid: 1 or more windows");
-  EXPECT_EQ(error([] { EvaluationBatches(example(Objective::causal), 6).batch(1); }),
+  EXPECT_EQ(
+      error([] { const EvaluationBatches pass(example(Objective::causal), {.windows = -1}); }),
+      "evaluation: windows -1; valid: 0 (all) or more");
+  EXPECT_EQ(error([] { EvaluationBatches(example(Objective::causal), {.batch = 6}).batch(1); }),
             "evaluation: batch 1 of 1; valid: 0 to 0");
 }
 

@@ -1,5 +1,6 @@
 #include "mantissa/tensor/memory.h"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -27,6 +28,15 @@ struct alignas(64) Header {
 };
 static_assert(sizeof(Header) == 64, "the alignment of tensors must stay");
 
+// Tensors that were not written to yet are not resident, so they may be more than what is. A part
+// of the memory stays free for what is not tensors: libraries' buffers, files, other processes.
+int64_t room_for_tensors(const ProcessMemory& process, int64_t in_tensors) {
+  constexpr int64_t kReserved = 32;  // one part of so many
+  const int64_t other = std::max(int64_t{0}, process.resident_bytes - in_tensors);
+  const int64_t all = process.resident_bytes + process.available_bytes;
+  return std::max(int64_t{0}, all - other - all / kReserved);
+}
+
 // The peak is a moment in one order of all allocations, so they must have an order: one lock, held
 // for a few additions, next to an allocation that costs more.
 class Ledger {
@@ -37,11 +47,13 @@ class Ledger {
     if (total_ + size_bytes < unchecked_from_) {
       return;
     }
-    const auto limit = process_memory_limit_bytes();
-    MANTISSA_CHECK(!limit || total_ + size_bytes <= *limit, Error, "memory: ", size_bytes,
-                   " bytes asked for, with ", total_, " bytes in tensors, and the system can give ",
-                   "this process ", *limit,
-                   " in all; use a smaller train.microbatch, model or context");
+    if (const auto process = process_memory()) {
+      const int64_t limit = room_for_tensors(*process, total_);
+      MANTISSA_CHECK(total_ + size_bytes <= limit, Error, "memory: ", size_bytes,
+                     " bytes asked for, with ", total_, " bytes in tensors, and the system can ",
+                     "give this process ", limit,
+                     " for tensors; use a smaller train.microbatch, model or context");
+    }
     unchecked_from_ = total_ + size_bytes + kCheckEveryBytes;
   }
 

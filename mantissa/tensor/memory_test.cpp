@@ -303,11 +303,12 @@ TEST_F(MemoryTest, NamesAreThoseOfTheSummary) {
 }
 
 TEST_F(MemoryTest, MoreThanTheSystemCanGiveIsRefusedInOneLine) {
-  const std::optional<int64_t> limit = process_memory_limit_bytes();
-  if (!limit) {
+  const std::optional<ProcessMemory> memory = process_memory();
+  if (!memory) {
     GTEST_SKIP() << "this system does not tell how much memory it has";
   }
-  EXPECT_THAT([&] { (void)at::empty({2 * *limit}, at::kByte); },
+  // All that is available, of which some is kept for what is not tensors.
+  EXPECT_THAT([&] { (void)at::empty({memory->available_bytes}, at::kByte); },
               ThrowsMessage<Error>(HasSubstr("use a smaller train.microbatch, model or context")));
   EXPECT_EQ(live_total(), 0);
   const at::Tensor small = at::empty({100});  // and the next one is served

@@ -7,29 +7,22 @@
 #include <ATen/core/grad_mode.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/data/evaluation.h"
 #include "mantissa/optim/ema.h"
 
 namespace mantissa::train {
 
 EvaluationResult evaluate(const StepParts& parts, std::shared_ptr<const data::Dataset> dataset,
-                          const EvaluationOptions& options) {
+                          const data::EvaluationOptions& options) {
   const at::NoGradGuard no_grad;
   std::optional<optim::EmaGuard> averaged;
   if (parts.ema != nullptr) {
     averaged.emplace(*parts.ema);
   }
-  const data::EvaluationBatches batches(std::move(dataset), options.batch);
-  const uint64_t wanted =
-      options.windows == 0
-          ? batches.size()
-          : std::min<uint64_t>(
-                batches.size(),
-                static_cast<uint64_t>((options.windows + options.batch - 1) / options.batch));
+  const data::EvaluationBatches batches(std::move(dataset), options);
   EvaluationResult result;
   double sum = 0;
-  for (uint64_t i = 0; i < wanted; ++i) {
-    const data::Batch batch = batches.batch(i * batches.size() / wanted);
+  for (uint64_t i = 0; i < batches.size(); ++i) {
+    const data::Batch batch = batches.batch(i);
     const int64_t targets = num_targets(batch);
     if (targets == 0) {
       continue;

@@ -76,6 +76,8 @@ class Loop {
   void open_record();
   void step();
   void validate();
+  data::EvaluationOptions evaluation_options() const;
+  std::vector<genome::Interval> validated_bases() const;
   void save();
   bool validation_is_due() const;
   bool save_is_due() const;
@@ -152,7 +154,7 @@ void Loop::restore() {
   seed_generator();
   if (!checkpoint::has_checkpoint(folder_->checkpoints())) {
     open_record();
-    markov_bits_ = markov_bits_per_base(data_, data_.split.validation);
+    markov_bits_ = markov_bits_per_base(data_, validated_bases());
     return;
   }
   const checkpoint::Loaded loaded = checkpoint::read_latest(folder_->checkpoints());
@@ -188,12 +190,21 @@ void Loop::open_record() {
   const double now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   tensorboard_.emplace(folder_->tensorboard(), now);
+  int64_t num_steps = 0;
   for (const record::Entry& entry : record_->kept()) {
     tensorboard_->append(entry);
     progress_.note(entry.event);
+    num_steps += std::holds_alternative<record::Step>(entry.event) ? 1 : 0;
   }
   emit(record::RunStart{to_toml(config_), environment(), cpu_description(),
-                        is_new ? -1 : progress_.step});
+                        is_new && progress_.step == 0 ? -1 : progress_.step});
+  if (num_steps < progress_.step) {
+    emit(record::Message{
+        progress_.step, record::Level::warning,
+        concat(folder_->record().string(), ": has ", num_steps, " of the ", progress_.step,
+               " steps before this checkpoint; lines were cut off or the file "
+               "removed, and its curves and step times lack them")});
+  }
 }
 
 void Loop::step() {
@@ -253,11 +264,21 @@ bool Loop::validation_is_due() const {
          progress_.validated_step != progress_.step;
 }
 
+data::EvaluationOptions Loop::evaluation_options() const {
+  return {.batch = config_.microbatch(), .windows = config_.train.eval_windows};
+}
+
+// All that is held out, or what the windows of train.eval_windows show of it.
+std::vector<genome::Interval> Loop::validated_bases() const {
+  if (data_.validation == nullptr || config_.train.eval_windows == 0) {
+    return data_.split.validation;
+  }
+  return data::EvaluationBatches(data_.validation, evaluation_options()).bases();
+}
+
 void Loop::validate() {
-  EvaluationOptions options;
-  options.batch = config_.microbatch();
-  options.windows = config_.train.eval_windows;
-  const EvaluationResult result = evaluate(learner_.parts(), data_.validation, options);
+  const EvaluationResult result =
+      evaluate(learner_.parts(), data_.validation, evaluation_options());
   progress_.count_validation(result.bits_per_base);
   emit(record::Evaluation{progress_.step, result.bits_per_base, result.loss});
 }

@@ -8,8 +8,10 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/checkpoint/reader.h"
+#include "mantissa/data/evaluation.h"
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/record/reader.h"
+#include "mantissa/train/assembly.h"
 #include "mantissa/train/tiny_run_test.h"
 
 namespace mantissa::train {
@@ -80,6 +82,46 @@ TEST_F(LoopTest, TheRecordHasEachStepOnceAfterAResume) {
     }
   }
   EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+}
+
+TEST_F(LoopTest, ARecordThatLostStepsIsToldOf) {
+  const RunConfig run = config();
+  const auto warning_after = [&](const char* name, const auto& damage) {
+    std::atomic<int> stop{0};
+    start_run(run, root_ / name, stop_after(5, stop));
+    damage(root_ / name / "record.jsonl");
+    std::string warning;
+    LoopOptions options;
+    options.observe = [&warning](const record::Event& event) {
+      const auto* message = std::get_if<record::Message>(&event);
+      if (message != nullptr && message->level == record::Level::warning) {
+        warning += message->text;
+      }
+    };
+    EXPECT_EQ(resume_run(root_ / name, options).ending, Ending::finished);
+    return warning;
+  };
+  using Path = std::filesystem::path;
+  EXPECT_EQ(warning_after("whole", [](const Path&) {}), "");
+  EXPECT_THAT(warning_after("gone", [](const Path& record) { std::filesystem::remove(record); }),
+              ::testing::HasSubstr("has 0 of the 5 steps"));
+  EXPECT_THAT(warning_after("cut",
+                            [](const Path& record) {
+                              const std::string bytes = read_file(record);
+                              const size_t third = bytes.find("\"step\":3,");
+                              ASSERT_NE(third, std::string::npos);
+                              replace_file(record, bytes.substr(0, third));
+                            }),
+              ::testing::HasSubstr("has 2 of the 5 steps"));
+}
+
+TEST_F(LoopTest, TheMarkovFigureIsOfTheWindowsThatAreValidated) {
+  const RunConfig run = config({{"train.eval_windows", "4"}});
+  const RunData data = open_data(run);
+  const data::EvaluationBatches pass(data.validation, {.batch = run.microbatch(), .windows = 4});
+  const double figure = start_run(run, root_ / "a").summary.markov_bits_per_base;
+  EXPECT_EQ(figure, markov_bits_per_base(data, pass.bases()));
+  EXPECT_NE(figure, markov_bits_per_base(data, data.split.validation));
 }
 
 TEST_F(LoopTest, ABestCheckpointThatAKillLeftUnmarkedIsMarkedByTheResume) {

@@ -85,8 +85,8 @@ std::vector<Key> make_keys() {
        has_events,
        "data.validation names something or train.checkpoint_every is 0"},
       {"train.eval_windows",
-       "validation windows looked at, evenly spread; 0: all. The Markov figure and `mantissa eval` "
-       "are always of all",
+       "validation windows looked at, evenly spread, for the Markov figure too; 0: all. "
+       "`mantissa eval` always looks at all",
        FIELD(train, eval_windows),
        {},
        0,
