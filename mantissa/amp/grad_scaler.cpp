@@ -215,9 +215,6 @@ void GradScaler::unscale_parameters(const void* optimizer, at::TensorList parame
       "backward passes call it once, after the last one, or discard() a step that is left "
       "out");
   const std::vector<Gradient> gradients = gradients_of(parameters);
-  MANTISSA_CHECK(gradients.empty() || iteration().scale_calls > 0, InvalidArgument,
-                 "GradScaler: gradients without scale(loss) since the last update(); call "
-                 "scale(loss).backward(), or they are divided by a scale that they do not have");
   std::vector<at::Tensor> scaled;
   std::vector<at::Tensor> scaled_values;
   std::vector<at::Tensor> unscaled_values;  // for another optimizer

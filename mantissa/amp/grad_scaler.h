@@ -50,7 +50,6 @@ concept SteppableOptimizer = requires(T& optimizer) {
 /// - Gradients are checked after unscaling too, and sparse ones after duplicates were added.
 /// - A gradient that two optimizers share is unscaled once.
 /// - Scaled gradients added to unscaled ones are an error in `step`.
-/// - Gradients of a loss that `scale` was not called for are an error.
 /// - An optimizer without gradients has nothing to do, and a loss of any shape is scaled in FP32.
 /// - A tracker beyond the interval grows the scale at the next finite step.
 /// - Options have no setters, and gradients are all on the device of the scale.
@@ -72,7 +71,7 @@ class MANTISSA_API GradScaler {
 
   /// Divides the gradients of the optimizer's parameters by the scale in place, before clipping;
   /// `step` does it otherwise. At most once an optimizer between updates, after the last backward.
-  /// Throws InvalidArgument when nothing was scaled since the last update.
+  /// It may come before any `scale`, for gradients that were scaled elsewhere or before a load.
   /// FP32, FP64 and BF16; FP16 would lose the bits that scaling has saved. Does not wait.
   template <SteppableOptimizer Optimizer>
   void unscale_(Optimizer& optimizer) {

@@ -81,9 +81,7 @@ void backward(GradScaler& scaler, const at::Tensor& weight, float slope) {
   scaler.scale(weight.mul(slope).sum()).backward();
 }
 
-// As after a backward pass from a loss that was scaled.
-at::Tensor with_gradient(GradScaler& scaler, const at::Tensor& gradient) {
-  scaler.scale(at::ones({}));
+at::Tensor with_gradient(const at::Tensor& gradient) {
   at::Tensor parameter = at::zeros(gradient.sizes(), gradient.options().layout(at::kStrided));
   parameter.requires_grad_();
   parameter.mutable_grad() = gradient;
@@ -213,8 +211,8 @@ TEST(GradScaler, SeveralBackwardPassesAddUpBeforeTheStep) {
 
 TEST(GradScaler, UnscalesAllGroups) {
   GradScaler scaler(at::kCPU, {.init_scale = 4});
-  GroupedSgd optimizer{{{{with_gradient(scaler, at::full({1}, 8.0F))}},
-                        {{with_gradient(scaler, at::full({1}, 12.0F))}}}};
+  GroupedSgd optimizer{
+      {{{with_gradient(at::full({1}, 8.0F))}}, {{with_gradient(at::full({1}, 12.0F))}}}};
   EXPECT_EQ(scaler.step(optimizer), StepOutcome::applied);
   EXPECT_EQ(value(optimizer.groups[0].tensors[0].grad()), 2);
   EXPECT_EQ(value(optimizer.groups[1].tensors[0].grad()), 3);
@@ -224,7 +222,7 @@ TEST(GradScaler, UnscalesFp32Fp64AndBf16Together) {
   GradScaler scaler(at::kCPU, {.init_scale = 4});
   Sgd optimizer;
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kFloat}) {
-    optimizer.weights.push_back(with_gradient(scaler, at::full({3}, 10, dtype)));
+    optimizer.weights.push_back(with_gradient(at::full({3}, 10, dtype)));
   }
   scaler.unscale_(optimizer);
   for (const at::Tensor& parameter : optimizer.weights) {
@@ -235,21 +233,20 @@ TEST(GradScaler, UnscalesFp32Fp64AndBf16Together) {
 TEST(GradScaler, FindsWhatIsNotFiniteInEachDtype) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
     GradScaler scaler(at::kCPU);
-    Sgd optimizer{
-        {with_gradient(scaler, at::ones({2})), with_gradient(scaler, at::full({1}, kInf, dtype))}};
+    Sgd optimizer{{with_gradient(at::ones({2})), with_gradient(at::full({1}, kInf, dtype))}};
     EXPECT_EQ(scaler.step(optimizer), StepOutcome::skipped) << dtype;
   }
 }
 
 TEST(GradScaler, ChecksAfterUnscalingToo) {
   GradScaler scaler(at::kCPU, {.init_scale = 0x1p-20F});
-  Sgd optimizer{{with_gradient(scaler, at::full({1}, 0x1p120F))}};  // 2^140 is beyond FP32
+  Sgd optimizer{{with_gradient(at::full({1}, 0x1p120F))}};  // 2^140 is beyond FP32
   EXPECT_EQ(scaler.step(optimizer), StepOutcome::skipped);
 }
 
 TEST(GradScaler, AParameterThatIsListedTwiceIsUnscaledOnce) {
   GradScaler scaler(at::kCPU, {.init_scale = 4});
-  const at::Tensor tied = with_gradient(scaler, at::full({1}, 8.0F));
+  const at::Tensor tied = with_gradient(at::full({1}, 8.0F));
   Sgd optimizer{{tied, tied}};
   scaler.unscale_(optimizer);
   EXPECT_EQ(value(tied.grad()), 2);
@@ -257,8 +254,7 @@ TEST(GradScaler, AParameterThatIsListedTwiceIsUnscaledOnce) {
 
 TEST(GradScaler, RefusesFp16GradientsBeforeItChangesAny) {
   GradScaler scaler(at::kCPU);
-  Sgd optimizer{
-      {with_gradient(scaler, at::ones({2})), with_gradient(scaler, at::ones({2}, at::kHalf))}};
+  Sgd optimizer{{with_gradient(at::ones({2})), with_gradient(at::ones({2}, at::kHalf))}};
   EXPECT_EQ(message_of<InvalidArgument>([&] { scaler.step(optimizer); }),
             "GradScaler: parameter 1 of the optimizer has an FP16 gradient, and unscaling it would "
             "lose the bits that scaling has saved; keep parameters in FP32, or use "
@@ -268,8 +264,8 @@ TEST(GradScaler, RefusesFp16GradientsBeforeItChangesAny) {
 
 TEST(GradScaler, ARefusalLeavesTheSparseGradientsBeforeIt) {
   GradScaler scaler(at::kCPU);
-  const at::Tensor sparse = with_gradient(scaler, duplicates(at::ones({2})));
-  Sgd optimizer{{sparse, with_gradient(scaler, at::ones({2}, at::kHalf))}};
+  const at::Tensor sparse = with_gradient(duplicates(at::ones({2})));
+  Sgd optimizer{{sparse, with_gradient(at::ones({2}, at::kHalf))}};
   EXPECT_THROW(scaler.unscale_(optimizer), InvalidArgument);
   EXPECT_FALSE(sparse.grad().is_coalesced());
 }
@@ -280,8 +276,7 @@ TEST(GradScaler, RefusesFp16GradientsOfEveryForm) {
       at::full({2}, kInf, at::kHalf), duplicates(at::ones({2}, at::kHalf))};
   for (size_t i = 0; i < gradients.size(); ++i) {
     GradScaler scaler(at::kCPU);
-    GroupedSgd optimizer{
-        {{{with_gradient(scaler, at::ones({2}))}}, {{with_gradient(scaler, gradients[i])}}}};
+    GroupedSgd optimizer{{{{with_gradient(at::ones({2}))}}, {{with_gradient(gradients[i])}}}};
     EXPECT_THAT(message_of<InvalidArgument>([&] { scaler.unscale_(optimizer); }),
                 HasSubstr("parameter 1 of the optimizer has an FP16 gradient"))
         << i;
@@ -291,7 +286,7 @@ TEST(GradScaler, RefusesFp16GradientsOfEveryForm) {
 
 TEST(GradScaler, RefusesGradientsOnAnotherDevice) {
   GradScaler scaler(at::kCPU);
-  Sgd optimizer{{with_gradient(scaler, at::zeros({2}, at::device(at::kMeta)))}};
+  Sgd optimizer{{with_gradient(at::zeros({2}, at::device(at::kMeta)))}};
   EXPECT_EQ(message_of<InvalidArgument>([&] { scaler.unscale_(optimizer); }),
             "GradScaler: parameter 0 of the optimizer has a gradient on meta but the scale is on "
             "cpu; make the scaler on the device of the model");
@@ -302,7 +297,7 @@ TEST(GradScaler, RefusesGradientsOnAnotherDevice) {
 TEST(GradScaler, DuplicatesOfASparseGradientAreAddedBeforeTheCheck) {
   const auto outcome = [](const at::Tensor& gradient) {
     GradScaler scaler(at::kCPU, {.init_scale = 1});
-    Sgd optimizer{{with_gradient(scaler, gradient)}};
+    Sgd optimizer{{with_gradient(gradient)}};
     return scaler.step(optimizer);
   };
   EXPECT_EQ(outcome(duplicates(at::full({2}, 3e38F))), StepOutcome::skipped);
@@ -320,7 +315,7 @@ TEST(GradScaler, DuplicatesOfASparseGradientAreAddedBeforeTheCheck) {
 
 TEST(GradScaler, ASparseGradientThatTwoOptimizersShareIsUnscaledOnce) {
   GradScaler scaler(at::kCPU, {.init_scale = 4});
-  const at::Tensor shared = with_gradient(scaler, duplicates(at::full({2}, 8.0F)));
+  const at::Tensor shared = with_gradient(duplicates(at::full({2}, 8.0F)));
   Sgd first{{shared}};
   Sgd second{{shared}};
   scaler.unscale_(first);
@@ -334,7 +329,7 @@ TEST(GradScaler, ASparseGradientThatTwoOptimizersShareIsUnscaledOnce) {
 TEST(GradScaler, DuplicatesOfABf16GradientAreAddedInFp32) {
   GradScaler scaler(at::kCPU, {.init_scale = 2});
   const at::Tensor values = at::tensor({256.0F, 1.0F, 1.0F}).to(at::kBFloat16);
-  Sgd optimizer{{with_gradient(scaler, duplicates(values))}};
+  Sgd optimizer{{with_gradient(duplicates(values))}};
   EXPECT_EQ(scaler.step(optimizer), StepOutcome::applied);
   const at::Tensor gradient = optimizer.weights[0].grad();
   EXPECT_TRUE(gradient.is_sparse());
@@ -344,19 +339,11 @@ TEST(GradScaler, DuplicatesOfABf16GradientAreAddedInFp32) {
 
 // --- Order of calls ---
 
-TEST(GradScaler, GradientsOfALossThatWasNotScaledAreRefused) {
+TEST(GradScaler, UnscaleNeedsNoScaleBefore) {
   GradScaler scaler(at::kCPU, {.init_scale = 4});
-  Sgd optimizer{{weight()}};
-  optimizer.weights[0].sum().backward();
-  const std::string refusal =
-      "GradScaler: gradients without scale(loss) since the last update(); call "
-      "scale(loss).backward(), or they are divided by a scale that they do not have";
-  EXPECT_EQ(message_of<InvalidArgument>([&] { scaler.unscale_(optimizer); }), refusal);
-  EXPECT_EQ(message_of<InvalidArgument>([&] { scaler.step(optimizer); }), refusal);
-  EXPECT_EQ(value(optimizer.weights[0].grad()), 1);
-  iterate(scaler, true);  // of another step; the next one needs its own
-  EXPECT_EQ(message_of<InvalidArgument>([&] { scaler.step(optimizer); }), refusal);
-  EXPECT_EQ(optimizer.steps, 0);
+  Sgd optimizer{{with_gradient(at::full({1}, 8.0F))}};
+  scaler.unscale_(optimizer);
+  EXPECT_EQ(value(optimizer.weights[0].grad()), 2);
 }
 
 TEST(GradScaler, OneThatWasMovedFromSaysSo) {
@@ -373,7 +360,7 @@ TEST(GradScaler, OneThatWasMovedFromSaysSo) {
 
 TEST(GradScaler, CallsOutOfOrderAreErrors) {
   GradScaler scaler(at::kCPU);
-  Sgd optimizer{{with_gradient(scaler, at::ones({1}))}};
+  Sgd optimizer{{with_gradient(at::ones({1}))}};
   EXPECT_EQ(message_of<InvalidArgument>([&] { scaler.update(); }),
             "GradScaler: update without a step since the last one; call step(optimizer) first");
   scaler.unscale_(optimizer);
@@ -397,7 +384,7 @@ TEST(GradScaler, CallsOutOfOrderAreErrors) {
 TEST(GradScaler, ADiscardedStepLeavesScaleAndCount) {
   GradScaler scaler(at::kCPU);
   iterate(scaler, true);
-  Sgd optimizer{{with_gradient(scaler, at::full({1}, kInf))}};
+  Sgd optimizer{{with_gradient(at::full({1}, kInf))}};
   scaler.unscale_(optimizer);
   scaler.discard();
   EXPECT_EQ(scaler.get_scale(), 65536);
@@ -531,7 +518,7 @@ TEST(GradScaler, NoFormOfHavingNoGradientsIsAStep) {
   // A gradient of zeros, or of no number, is one.
   for (const at::Tensor& gradient : {at::zeros({2}), at::zeros({0})}) {
     GradScaler scaler(at::kCPU);
-    Sgd optimizer{{with_gradient(scaler, gradient)}};
+    Sgd optimizer{{with_gradient(gradient)}};
     EXPECT_EQ(scaler.step(optimizer), StepOutcome::applied);
   }
 }
@@ -539,9 +526,9 @@ TEST(GradScaler, NoFormOfHavingNoGradientsIsAStep) {
 // torch divides 8 twice: 8 -> 2 -> 0.5.
 TEST(GradScaler, AGradientThatTwoOptimizersShareIsUnscaledOnce) {
   GradScaler scaler(at::kCPU, {.init_scale = 4});
-  const at::Tensor shared = with_gradient(scaler, at::full({1}, 8.0F));
+  const at::Tensor shared = with_gradient(at::full({1}, 8.0F));
   Sgd inner{{shared}};
-  Sgd wrapper{{shared, with_gradient(scaler, at::full({1}, 4.0F))}};
+  Sgd wrapper{{shared, with_gradient(at::full({1}, 4.0F))}};
   EXPECT_EQ(scaler.step(inner), StepOutcome::applied);
   EXPECT_EQ(scaler.step(wrapper), StepOutcome::applied);
   EXPECT_EQ(value(shared), -4);
@@ -550,7 +537,7 @@ TEST(GradScaler, AGradientThatTwoOptimizersShareIsUnscaledOnce) {
 
 TEST(GradScaler, ASharedGradientThatIsNotFiniteSkipsBoth) {
   GradScaler scaler(at::kCPU);
-  const at::Tensor shared = with_gradient(scaler, at::full({1}, kInf));
+  const at::Tensor shared = with_gradient(at::full({1}, kInf));
   Sgd first{{shared}};
   Sgd second{{shared}};
   EXPECT_EQ(scaler.step(first), StepOutcome::skipped);
@@ -613,7 +600,7 @@ TEST(GradScaler, TheScaleStaysFiniteHoweverItGrows) {
     GradScaler scaler(at::kCPU,
                       {.init_scale = initial, .growth_factor = growth, .growth_interval = 1});
     for (int i = 0; i < 6; ++i) {
-      Sgd optimizer{{with_gradient(scaler, at::ones({2}))}};
+      Sgd optimizer{{with_gradient(at::ones({2}))}};
       ASSERT_EQ(scaler.step(optimizer), StepOutcome::applied);
       scaler.update();
       ASSERT_TRUE(std::isnormal(scaler.get_scale())) << initial << " x " << growth;
@@ -629,7 +616,7 @@ TEST(GradScaler, SkipsAtTheSmallestScaleAreAnError) {
     iterate(scaler, false);
   }
   EXPECT_EQ(scaler.get_scale(), 0x1p-126F);
-  Sgd optimizer{{with_gradient(scaler, at::full({1}, kNan))}};
+  Sgd optimizer{{with_gradient(at::full({1}, kNan))}};
   EXPECT_THAT(message_of<InvalidArgument>([&] { scaler.step(optimizer); }),
               StartsWith("GradScaler: gradients are not finite at the smallest scale, 1.17549e-38; "
                          "no scale helps"));
@@ -643,7 +630,7 @@ TEST(GradScaler, DisabledIsAsIfThereWereNone) {
   EXPECT_EQ(scaler.get_scale(), 1);
   const at::Tensor loss = at::ones({}, at::kHalf);
   EXPECT_TRUE(scaler.scale(loss).is_same(loss));
-  Sgd optimizer{{with_gradient(scaler, at::full({1}, kInf))}};
+  Sgd optimizer{{with_gradient(at::full({1}, kInf))}};
   scaler.unscale_(optimizer);
   EXPECT_EQ(scaler.step(optimizer), StepOutcome::applied);
   EXPECT_EQ(scaler.step(optimizer), StepOutcome::applied);
@@ -700,7 +687,7 @@ TEST(GradScaler, GoesOnAfterALoadAsIfUninterrupted) {
 
 TEST(GradScaler, ALoadForgetsTheStepUnderWay) {
   GradScaler scaler(at::kCPU);
-  Sgd optimizer{{with_gradient(scaler, at::full({1}, kInf))}};
+  Sgd optimizer{{with_gradient(at::full({1}, kInf))}};
   scaler.unscale_(optimizer);
   scaler.load_state_dict(state(16, 2, 0.5, 2000, 7));
   EXPECT_EQ(scaler.get_scale(), 16);
