@@ -71,12 +71,16 @@ def main():
         start = time.monotonic()
         subprocess.run(command(whole), check=True, capture_output=True)
         span = time.monotonic() - start
+        start = time.monotonic()
+        subprocess.run(command(whole), check=True, capture_output=True)  # has nothing left to do
+        startup = time.monotonic() - start
         done = 0
         while True:
             process = subprocess.Popen(command(broken), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             if done < kills:
-                # Anywhere from before the first line to well into the steps.
-                time.sleep(generator.uniform(0.0, 1.5 + span / kills))
+                # Anywhere from before the first line to well into the steps, but on average less
+                # than a share of the run, so that it does not end before the last kill.
+                time.sleep(generator.uniform(0.0, startup + 1.6 * span / kills))
                 process.kill()
             stderr = process.communicate()[1].decode()
             if process.returncode == 0:
@@ -93,7 +97,7 @@ def main():
         leftovers = [path.name for path in (broken / "checkpoints").iterdir() if ".tmp" in path.name]
         if leftovers:
             return f"left behind: {leftovers}"
-        print(f"{done} kills, state bit-equal")
+        print(f"{done} of {kills} kills, state bit-equal")
         return 0
 
 
