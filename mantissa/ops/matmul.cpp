@@ -1,5 +1,6 @@
 #include "mantissa/ops/matmul.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/_addmm_activation_cpu_dispatch.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
 #include <ATen/ops/addmv_cpu_dispatch.h>
@@ -7,11 +8,14 @@
 #include <ATen/ops/baddbmm_cpu_dispatch.h>
 #include <ATen/ops/bmm_cpu_dispatch.h>
 #include <ATen/ops/dot_cpu_dispatch.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 #include <ATen/ops/vdot_cpu_dispatch.h>
 #include <torch/library.h>
 
 #include "mantissa/ops/compute_path.h"
+#include "mantissa/ops/panel_product.h"
+#include "mantissa/tensor/dtype.h"
 
 // LibTorch's own kernels are called as at::cpu::NAME: past the dispatcher, which would come back
 // here.
@@ -20,6 +24,75 @@ namespace {
 
 using at::Scalar;
 using at::Tensor;
+using numerics::Format;
+
+// Thinner products read their factors about once, where packing them does not pay.
+constexpr int64_t kLeastPanelSize = 8;
+
+bool suits_panels(const Tensor& a, const Tensor& b) {
+  const int64_t dim = a.dim();
+  return (dim == 2 || dim == 3) && b.dim() == dim && (dim == 2 || a.size(0) == b.size(0)) &&
+         a.size(-1) == b.size(-2) && a.size(-1) > 0 && a.numel() > 0 && b.numel() > 0 &&
+         a.size(-2) >= kLeastPanelSize && b.size(-1) >= kLeastPanelSize;
+}
+
+bool has_shape_of_product(const Tensor& self, const Tensor& a, const Tensor& b) {
+  return self.dim() == a.dim() && (a.dim() == 2 || self.size(0) == a.size(0)) &&
+         self.size(-2) == a.size(-2) && self.size(-1) == b.size(-1);
+}
+
+Tensor in_lines(const Tensor& matrix) {
+  return matrix.stride(-1) == 1 || matrix.stride(-2) == 1 ? matrix : matrix.contiguous();
+}
+
+// The batch's matrix `index`, or the matrix itself.
+const void* matrix_at(const Tensor& tensor, int64_t index) {
+  const int64_t offset = tensor.dim() == 3 ? index * tensor.stride(0) : 0;
+  return static_cast<const char*>(tensor.const_data_ptr()) +
+         offset * static_cast<int64_t>(tensor.element_size());
+}
+
+// a b, or beta self + alpha a b, of two matrices or a batch of them that suit panels.
+Tensor by_panels(ComputePath path, const Tensor& a_in, const Tensor& b_in, const Tensor& self_in,
+                 float beta, float alpha) {
+  const Tensor a = in_lines(a_in);
+  const Tensor b = in_lines(b_in);
+  const Format stored =
+      a.scalar_type() == at::kFloat ? Format::fp32 : tensor::format_of(a.scalar_type());
+  const Format read = path == ComputePath::tf32 ? Format::tf32 : stored;
+  const int64_t m = a.size(-2);
+  const int64_t n = b.size(-1);
+  const int64_t batch = a.dim() == 3 ? a.size(0) : 1;
+  const Tensor out =
+      a.dim() == 3 ? at::empty({batch, m, n}, a.options()) : at::empty({m, n}, a.options());
+  Tensor self;
+  if (self_in.defined() && beta != 0) {
+    self = self_in.expand(out.sizes());
+    self = n == 1 || self.stride(-1) == 1 ? self : self.contiguous();
+  }
+  void* const out_data = out.mutable_data_ptr();
+  const auto multiply = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      ProductOutput output = {
+          static_cast<char*>(out_data) + i * m * n * static_cast<int64_t>(out.element_size()),
+          stored, n};
+      output.alpha = alpha;
+      if (self.defined()) {
+        output.beta = beta;
+        output.addend = matrix_at(self, i);
+        output.addend_row_stride = self.stride(-2);
+      }
+      panel_product({matrix_at(a, i), read, a.stride(-2), a.stride(-1)},
+                    {matrix_at(b, i), read, b.stride(-2), b.stride(-1)}, m, n, a.size(-1), output);
+    }
+  };
+  if (batch >= at::get_num_threads()) {
+    at::parallel_for(0, batch, 1, multiply);
+  } else {
+    multiply(0, batch);
+  }
+  return out;
+}
 
 // a b
 template <auto kStock>
@@ -27,6 +100,9 @@ Tensor product(const Tensor& a, const Tensor& b) {
   const ComputePath path = compute_path({a.scalar_type(), b.scalar_type()});
   if (path == ComputePath::stock) {
     return kStock(a, b);
+  }
+  if (suits_panels(a, b)) {
+    return by_panels(path, a, b, {}, 0, 1);
   }
   return kStock(factor(path, a), factor(path, b)).to(a.scalar_type());
 }
@@ -36,6 +112,9 @@ Tensor& product_out(const Tensor& a, const Tensor& b, Tensor& out) {
   const ComputePath path = compute_path({a.scalar_type(), b.scalar_type(), out.scalar_type()});
   if (path == ComputePath::stock) {
     return kStockOut(a, b, out);
+  }
+  if (suits_panels(a, b)) {
+    return store(by_panels(path, a, b, {}, 0, 1), out);
   }
   return store(kStock(factor(path, a), factor(path, b)), out);
 }
@@ -48,6 +127,9 @@ Tensor sum(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& b
   if (path == ComputePath::stock) {
     return kStock(self, a, b, beta, alpha);
   }
+  if (suits_panels(a, b)) {
+    return by_panels(path, a, b, self, beta.to<float>(), alpha.to<float>());
+  }
   return kStock(addend(self), factor(path, a), factor(path, b), beta, alpha).to(a.scalar_type());
 }
 
@@ -59,6 +141,9 @@ Tensor& sum_out(const Tensor& self, const Tensor& a, const Tensor& b, const Scal
   if (path == ComputePath::stock) {
     return kStockOut(self, a, b, beta, alpha, out);
   }
+  if (suits_panels(a, b)) {
+    return store(by_panels(path, a, b, self, beta.to<float>(), alpha.to<float>()), out);
+  }
   return store(kStock(addend(self), factor(path, a), factor(path, b), beta, alpha), out);
 }
 
@@ -68,6 +153,9 @@ Tensor& sum_(Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
   const ComputePath path = compute_path({self.scalar_type(), a.scalar_type(), b.scalar_type()});
   if (path == ComputePath::stock) {
     return kStock(self, a, b, beta, alpha);
+  }
+  if (suits_panels(a, b) && has_shape_of_product(self, a, b)) {
+    return self.copy_(by_panels(path, a, b, self, beta.to<float>(), alpha.to<float>()));
   }
   // The FP32 in-place form checks the shape of `self`, which a copy into it would broadcast.
   Tensor wide = addend(self);
