@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -21,10 +22,12 @@ using cpu::Side;
 using numerics::Format;
 
 // Sizes of what is worked on at once; the result depends on kProductDepth alone.
-constexpr int64_t kPanelCols = 512;  // of `b`, shared by the threads
-constexpr int64_t kPanelDepth = kProductDepth * 6;
+constexpr int64_t kPanelCols = 512;  // of `b`
+constexpr int64_t kPanelDepth = kProductDepth * 3;
 constexpr int64_t kPanelRows = 2048;  // of sums over more than kPanelDepth
-constexpr int64_t kTileRows = 120;    // of `a`, packed by the thread that reads them
+constexpr int64_t kTileRows = 120;    // of `a`
+// What packing a number costs, in multiplications.
+constexpr int64_t kPackingCost = 25;
 // Below so many multiplications the other threads cost more than they do.
 constexpr int64_t kParallelFrom = int64_t{1} << 18;
 
@@ -80,7 +83,6 @@ class Buffer {
 struct Workspace {
   Buffer a;
   Buffer b;
-  Buffer tile_sums;
   Buffer sums;
 };
 
@@ -90,93 +92,76 @@ Workspace& workspace() {
   return instance;
 }
 
-/// One call: its panels in turn.
-class PanelProduct {
+struct Product {
+  cpu::Lines a;
+  cpu::Lines b;
+  ProductOutput out;
+};
+
+struct Block {  // of the result
+  int64_t row;
+  int64_t rows;
+  int64_t col;
+  int64_t cols;
+};
+
+/// A thread's part of a product.
+class BlockProduct {
  public:
-  PanelProduct(const Factor& a, const Factor& b, int64_t m, int64_t n, int64_t k,
-               const ProductOutput& out)
-      : a_{a.data, a.format, a.row_stride, a.col_stride, m, k},
-        b_{b.data, b.format, b.col_stride, b.row_stride, n, k},
-        k_(k),
-        out_(out),
-        is_parallel_(m * n * k >= kParallelFrom && at::get_num_threads() > 1) {
-    const int64_t panel_cols = even_part(n, kPanelCols, block_.cols);
-    const int64_t panel_depth = even_part(k, kPanelDepth, kProductDepth);
-    const int64_t panel_rows = k > kPanelDepth ? even_part(m, kPanelRows, block_.rows) : m;
+  BlockProduct(const Product& product, const Block& block)
+      : a_(product.a), b_(product.b), k_(product.a.depth), out_(product.out), block_(block) {}
+
+  void run() {
+    const int64_t most_cols = even_part(block_.cols, kPanelCols, registers_.cols);
+    const int64_t most_depth = even_part(k_, kPanelDepth, kProductDepth);
+    const int64_t most_rows =
+        even_part(block_.rows, k_ > kPanelDepth ? kPanelRows : block_.rows, registers_.rows);
+    tile_rows_ = even_part(most_rows, kTileRows, registers_.rows);
     Workspace& space = workspace();
-    b_panel_ = space.b.of_size(panel_cols * std::min(k, panel_depth) + cpu::kPackingSlack);
-    if (k > kPanelDepth) {
-      sums_ = space.sums.of_size(panel_rows * panel_cols);
-    }
-    for (col_ = 0; col_ < n; col_ += panel_cols) {
-      cols_ = std::min(panel_cols, n - col_);
-      for (row_ = 0; row_ < m; row_ += panel_rows) {
-        rows_ = std::min(panel_rows, m - row_);
-        for (k_begin_ = 0; k_begin_ < k; k_begin_ += panel_depth) {
-          depth_ = std::min(panel_depth, k - k_begin_);
+    const int64_t packed_depth = std::min(k_, kProductDepth);
+    a_tile_ = space.a.of_size(tile_rows_ * packed_depth + cpu::kPackingSlack);
+    b_panel_ = space.b.of_size(most_cols * std::min(k_, most_depth));
+    sums_ = space.sums.of_size((k_ > kPanelDepth ? most_rows : tile_rows_) * most_cols);
+    for (int64_t col = 0; col < block_.cols; col += most_cols) {
+      col_ = block_.col + col;
+      cols_ = std::min(most_cols, block_.cols - col);
+      for (int64_t row = 0; row < block_.rows; row += most_rows) {
+        for (k_begin_ = 0; k_begin_ < k_; k_begin_ += most_depth) {
+          depth_ = std::min(most_depth, k_ - k_begin_);
           pack_b();
-          multiply();
+          multiply(row, std::min(most_rows, block_.rows - row));
         }
       }
     }
   }
 
  private:
-  template <typename Work>
-  void share(int64_t count, const Work& work) const {
-    if (is_parallel_) {
-      at::parallel_for(0, count, 1, work);
-    } else {
-      work(0, count);
-    }
-  }
-
   // A panel's sum is taken in parts; one of them begins at `k` of the panel.
   int64_t part_depth(int64_t k) const { return std::min(kProductDepth, depth_ - k); }
-
-  float* part_of_b(int64_t k) const { return b_panel_ + k * round_up(cols_, block_.cols); }
+  float* part_of_b(int64_t k) const { return b_panel_ + k * round_up(cols_, registers_.cols); }
 
   void pack_b() const {
-    const int64_t strips = divide_up(cols_, block_.cols);
-    share(strips * divide_up(depth_, kProductDepth), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t k = i / strips * kProductDepth;
-        const int64_t col = i % strips * block_.cols;
-        cpu::pack(Side::cols,
-                  part_of(b_, col_ + col, std::min(block_.cols, cols_ - col), k_begin_ + k,
-                          part_depth(k)),
-                  part_of_b(k) + col * part_depth(k));
-      }
-    });
-  }
-
-  void multiply() {
-    const int64_t threads = is_parallel_ ? at::get_num_threads() : 1;
-    // As many tiles for each thread.
-    const int64_t tiles = round_up(divide_up(rows_, kTileRows), threads);
-    const int64_t tile_rows = round_up(divide_up(rows_, tiles), block_.rows);
-    share(divide_up(rows_, tile_rows), [&](int64_t begin, int64_t end) {
-      for (int64_t tile = begin; tile < end; ++tile) {
-        multiply_rows(tile * tile_rows, std::min(tile_rows, rows_ - tile * tile_rows));
-      }
-    });
-  }
-
-  void multiply_rows(int64_t row, int64_t rows) const {
-    Workspace& space = workspace();
-    const int64_t sums_row = round_up(cols_, block_.cols);
-    float* a = space.a.of_size(round_up(rows, block_.rows) * std::min(depth_, kProductDepth) +
-                               cpu::kPackingSlack);
-    float* sums =
-        sums_ != nullptr ? sums_ + row * sums_row : space.tile_sums.of_size(rows * sums_row);
     for (int64_t k = 0; k < depth_; k += kProductDepth) {
-      const int64_t depth = part_depth(k);
-      cpu::pack(Side::rows, part_of(a_, row_ + row, rows, k_begin_ + k, depth), a);
-      cpu::multiply({a, part_of_b(k), sums, sums_row, rows, cols_, depth, k_begin_ + k > 0});
+      cpu::pack(Side::cols, part_of(b_, col_, cols_, k_begin_ + k, part_depth(k)), part_of_b(k));
     }
-    if (k_begin_ + depth_ == k_) {
-      for (int64_t i = 0; i < rows; ++i) {
-        store(sums + i * sums_row, row_ + row + i);
+  }
+
+  void multiply(int64_t panel_row, int64_t panel_rows) const {
+    const int64_t sums_row = round_up(cols_, registers_.cols);
+    for (int64_t tile = 0; tile < panel_rows; tile += tile_rows_) {
+      const int64_t row = block_.row + panel_row + tile;
+      const int64_t rows = std::min(tile_rows_, panel_rows - tile);
+      float* sums = sums_ + (k_ > kPanelDepth ? tile * sums_row : 0);
+      for (int64_t k = 0; k < depth_; k += kProductDepth) {
+        const int64_t depth = part_depth(k);
+        cpu::pack(Side::rows, part_of(a_, row, rows, k_begin_ + k, depth), a_tile_);
+        cpu::multiply(
+            {a_tile_, part_of_b(k), sums, sums_row, rows, cols_, depth, k_begin_ + k > 0});
+      }
+      if (k_begin_ + depth_ == k_) {
+        for (int64_t i = 0; i < rows; ++i) {
+          store(sums + i * sums_row, row + i);
+        }
       }
     }
   }
@@ -204,22 +189,47 @@ class PanelProduct {
     }
   }
 
-  const cpu::RegisterBlock block_ = cpu::register_block();
-  const cpu::Lines a_;
-  const cpu::Lines b_;
+  const cpu::RegisterBlock registers_ = cpu::register_block();
+  const cpu::Lines& a_;
+  const cpu::Lines& b_;
   const int64_t k_;
   const ProductOutput& out_;
-  const bool is_parallel_;
+  const Block block_;
+  int64_t tile_rows_ = 0;
+  float* a_tile_ = nullptr;
   float* b_panel_ = nullptr;
-  float* sums_ = nullptr;  // of the panel, where they are added up in parts
+  float* sums_ = nullptr;  // of a tile, or of all rows of the panel where its depth is in parts
   // The panel under way.
   int64_t col_ = 0;
   int64_t cols_ = 0;
-  int64_t row_ = 0;
-  int64_t rows_ = 0;
   int64_t k_begin_ = 0;
   int64_t depth_ = 0;
 };
+
+// Into about as many blocks as there are threads, each packing its own factors: nothing is shared
+// and nobody waits. The grid with the least work for a thread.
+std::vector<Block> blocks_of(int64_t m, int64_t n, int64_t k) {
+  const cpu::RegisterBlock registers = cpu::register_block();
+  const int64_t threads = m * n * k < kParallelFrom ? 1 : at::get_num_threads();
+  Block best = {0, m, 0, n};
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int64_t down = 1; down <= threads; ++down) {
+    const int64_t rows = round_up(divide_up(m, down), registers.rows);
+    const int64_t cols = round_up(divide_up(n, threads / down), registers.cols);
+    const int64_t work = rows * cols + kPackingCost * (rows * divide_up(cols, kPanelCols) + cols);
+    if (work < least) {
+      least = work;
+      best = {0, rows, 0, cols};
+    }
+  }
+  std::vector<Block> blocks;
+  for (int64_t row = 0; row < m; row += best.rows) {
+    for (int64_t col = 0; col < n; col += best.cols) {
+      blocks.push_back({row, std::min(best.rows, m - row), col, std::min(best.cols, n - col)});
+    }
+  }
+  return blocks;
+}
 
 float element(const void* data, Format format, int64_t index) {
   float value = 0;
@@ -234,7 +244,15 @@ void panel_product(const Factor& a, const Factor& b, int64_t m, int64_t n, int64
   MANTISSA_ASSERT(m > 0 && n > 0 && k > 0);
   MANTISSA_ASSERT((a.row_stride == 1 || a.col_stride == 1) &&
                   (b.row_stride == 1 || b.col_stride == 1));
-  const PanelProduct product(a, b, m, n, k, out);
+  const Product product = {{a.data, a.format, a.row_stride, a.col_stride, m, k},
+                           {b.data, b.format, b.col_stride, b.row_stride, n, k},
+                           out};
+  const std::vector<Block> blocks = blocks_of(m, n, k);
+  at::parallel_for(0, static_cast<int64_t>(blocks.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      BlockProduct(product, blocks[static_cast<size_t>(i)]).run();
+    }
+  });
 }
 
 void panel_product_reference(const Factor& a, const Factor& b, int64_t m, int64_t n, int64_t k,

@@ -34,7 +34,7 @@ struct ProductOutput {
 /// Sums of `kProductDepth` terms are taken in order by fused multiply-adds in FP32, and added in
 /// order: the result depends neither on the number of threads nor, where there are fused
 /// multiply-adds, on the processor. Panels of the factors are widened on the way into the cache;
-/// each thread that calls this keeps 6 MiB at most.
+/// each thread keeps 8 MiB at most.
 MANTISSA_API void panel_product(const Factor& a, const Factor& b, int64_t m, int64_t n, int64_t k,
                                 const ProductOutput& out);
 
