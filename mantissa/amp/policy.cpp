@@ -260,6 +260,10 @@ Policy PolicyBuilder::build(std::string_view where) const {
   Policy policy = shipped_policy(base_).defaults;
   policy.compute = compute_.value_or(policy.compute);
   policy.param = param_.value_or(policy.param);
+  MANTISSA_CHECK(!param_ || !compute_ || *param_ == Format::fp32 || *param_ == *compute_,
+                 InvalidArgument, where, ": param=", numerics::to_string(*param_),
+                 " with compute=", numerics::to_string(*compute_),
+                 "; parameters are fp32 or of the compute format");
   policy.output = output_ ? output_ : policy.output;
   policy.rules = rules_;
   for (const auto& [fix, on] : fixes_) {

@@ -87,6 +87,11 @@ std::optional<int64_t> available_in_groups(const fs::path& root) {
 
 }  // namespace
 
+int64_t ProcessMemory::usable_bytes() const {
+  constexpr int64_t kReserved = 32;  // one part of so many
+  return std::max(int64_t{0}, available_bytes - (resident_bytes + available_bytes) / kReserved);
+}
+
 std::optional<ProcessMemory> process_memory(const fs::path& root) {
   constexpr int64_t kKibibyte = 1024;
   const auto available = value_of(root / "proc/meminfo", "MemAvailable:");

@@ -8,9 +8,12 @@
 
 namespace mantissa {
 
-struct ProcessMemory {
+struct MANTISSA_API ProcessMemory {
   int64_t resident_bytes = 0;   // of this process
   int64_t available_bytes = 0;  // that it can take besides, before the system kills something
+
+  /// What it should take of that: a 32nd part of all is left to libraries, files and others.
+  int64_t usable_bytes() const;
 };
 
 /// By /proc/meminfo and by the memory controller of each control group around the process (versions

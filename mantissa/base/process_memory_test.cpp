@@ -64,6 +64,11 @@ TEST_F(ProcessMemoryTest, ASystemThatDoesNotTellIsNotGuessed) {
   EXPECT_FALSE(process_memory(root_.path()).has_value());
 }
 
+TEST(ProcessMemory, LeavesAPartOfAllUnused) {
+  EXPECT_EQ((ProcessMemory{320, 640}).usable_bytes(), 610);
+  EXPECT_EQ((ProcessMemory{3200, 64}).usable_bytes(), 0);
+}
+
 TEST(ProcessMemory, ThisProcessHasRoom) {
   const auto memory = process_memory();
   if (!memory) {

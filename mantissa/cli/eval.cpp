@@ -11,7 +11,7 @@
 #include "mantissa/report/text_table.h"
 #include "mantissa/train/assembly.h"
 #include "mantissa/train/evaluate.h"
-#include "mantissa/train/run_folder.h"
+#include "mantissa/train/loop.h"
 
 namespace mantissa::cli {
 namespace {
@@ -51,8 +51,7 @@ std::string fixed(double value) {
 
 void run_eval(const Options& options) {
   const std::filesystem::path folder = options.folder;
-  train::RunFolder::require_run(folder);
-  const train::RunConfig config = train::load_run_config(folder / "run.toml", {});
+  const train::RunConfig config = train::load_run(folder);
   prepare_process();
   const train::RunData data = train::open_data(config);
   MANTISSA_CHECK(data.validation != nullptr || data.test != nullptr, InvalidArgument,

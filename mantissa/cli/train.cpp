@@ -12,7 +12,6 @@
 #include "mantissa/cli/stop_signals.h"
 #include "mantissa/report/comparison.h"
 #include "mantissa/train/loop.h"
-#include "mantissa/train/run_folder.h"
 
 namespace mantissa::cli {
 namespace {
@@ -66,8 +65,7 @@ void run_train(const Options& options, int& exit_code) {
     folder = options.out.empty() ? default_folder(options.run_file, config.precision.compute)
                                  : std::filesystem::path(options.out);
   } else {
-    train::RunFolder::require_run(folder);
-    config = train::load_run_config(folder / "run.toml", {});
+    config = train::load_run(folder);
   }
 
   prepare_process();

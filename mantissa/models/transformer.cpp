@@ -147,6 +147,16 @@ at::Tensor Transformer::forward(const at::Tensor& tokens) const {
   return widened(at::linear(normalize(final_norm_, x), embedding_));
 }
 
+std::vector<std::string> Transformer::scopes() const {
+  std::vector<std::string> paths;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const std::string block = "blocks." + std::to_string(i);
+    paths.insert(paths.end(), {block, block + ".attention", block + ".mlp"});
+  }
+  paths.emplace_back("head");
+  return paths;
+}
+
 at::Tensor Transformer::loss(const at::Tensor& tokens, const at::Tensor& targets) const {
   return token_loss(forward(tokens), targets);
 }

@@ -54,6 +54,9 @@ class MANTISSA_API Transformer {
 
   tensor::ParameterList parameters() const;
 
+  /// The paths of its forward pass (tensor::Scope), for globs of a policy.
+  std::vector<std::string> scopes() const;
+
   const TransformerOptions& options() const { return options_; }
 
  private:

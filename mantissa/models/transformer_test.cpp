@@ -1,14 +1,19 @@
 #include "mantissa/models/transformer.h"
 
 #include <cmath>
+#include <memory>
+#include <set>
+#include <string>
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
+#include "mantissa/tensor/scope.h"
 
 namespace mantissa::models {
 namespace {
@@ -34,6 +39,29 @@ TEST(Transformer, SeedDecidesTheParameters) {
     EXPECT_TRUE(at::equal(a[i].value, b[i].value)) << a[i].name;
   }
   EXPECT_FALSE(at::equal(a[0].value, c[0].value));
+}
+
+// Where operations run: the record function of LibTorch sees each one inside of its scope.
+TEST(Transformer, ScopesAreThoseOfTheForwardPass) {
+  static std::set<std::string>* seen = nullptr;
+  std::set<std::string> scopes;
+  seen = &scopes;
+  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(
+      [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> {
+        seen->insert(tensor::current_scope());
+        return nullptr;
+      }));
+  const Transformer model(kTiny, 1);
+  (void)model.forward(random_tokens(1, 6, 2));
+  at::removeCallback(handle);
+  scopes.erase("");
+  std::set<std::string> told;
+  for (const std::string& scope : model.scopes()) {
+    told.insert(scope);
+  }
+  told.erase("blocks.0");  // nothing runs there but what is further inside
+  told.erase("blocks.1");
+  EXPECT_EQ(scopes, told);
 }
 
 TEST(Transformer, CausalLogitsDoNotSeeLaterTokens) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
@@ -12,21 +13,21 @@ namespace mantissa::optim {
 /// makes of a count of steps there.
 class LearningRate {
  public:
-  LearningRate() = default;
+  LearningRate() = default;  // not set: refused by steps
   LearningRate(double value) : value_(value) {}
   LearningRate(at::Tensor on_device) : on_device_(std::move(on_device)) {
     MANTISSA_CHECK(on_device_.defined(), InvalidArgument,
                    "optimizer: lr is an undefined tensor; pass a number, or what lr_at() returns");
   }
 
-  /// 0 when the rate is on a device.
+  /// NaN when the rate is on a device or was not set.
   double value() const { return value_; }
 
   /// Undefined when the rate is a number of the host.
   const at::Tensor& on_device() const { return on_device_; }
 
  private:
-  double value_ = 0;
+  double value_ = std::numeric_limits<double>::quiet_NaN();
   at::Tensor on_device_;
 };
 

@@ -57,6 +57,11 @@ void check_parameters(const tensor::ParameterList& parameters) {
 }
 
 // Of a rate on the device only the device knows more.
+// How often a scale was written to.
+int64_t version_of(const at::Tensor& scale) {
+  return scale.defined() && !scale.is_inference() ? scale._version() : 0;
+}
+
 void check_rate(const LearningRate& lr, at::Device device) {
   const at::Tensor& rate = lr.on_device();
   if (rate.defined()) {
@@ -199,6 +204,7 @@ Optimizer::Optimizer(Optimizer&&) noexcept = default;
 Optimizer& Optimizer::operator=(Optimizer&&) noexcept = default;
 
 void Optimizer::accumulate_() {
+  require_whole();
   const at::NoGradGuard no_grad;
   MANTISSA_CHECK(
       !sums_unscaled_, InvalidArgument,
@@ -212,6 +218,7 @@ void Optimizer::accumulate_() {
 }
 
 GradientReport Optimizer::accumulate_(const at::Tensor& scale) {
+  require_whole();
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;
   for (const ParameterSlot& slot : slots_) {
@@ -239,7 +246,39 @@ GradientReport Optimizer::read(at::TensorList gradients, const at::Tensor& scale
   return {pass.found_inf, pass.norm};
 }
 
+// What read_gradients has divided by must be what the step divides by.
+void Optimizer::require_scale_of_reading(const StepOptions& options) const {
+  if (!reading_) {
+    return;
+  }
+  const at::Tensor& read = reading_->scale;
+  const at::Tensor& scale = options.scale;
+  MANTISSA_CHECK(read.defined() == scale.defined(), InvalidArgument, "optimizer: ",
+                 read.defined() ? "read_gradients had a scale and the step has none"
+                                : "the step has a scale and read_gradients had none",
+                 "; give both the same one");
+  if (!read.defined()) {
+    return;
+  }
+  MANTISSA_CHECK(!read.is_same(scale) || reading_->version == version_of(scale), InvalidArgument,
+                 "optimizer: the scale was changed between read_gradients and the step; update the "
+                 "scaler after the step");
+  MANTISSA_CHECK(read.is_same(scale) || !fused_ ||
+                     read.to(at::kDouble).item<double>() == scale.to(at::kDouble).item<double>(),
+                 InvalidArgument, "optimizer: read_gradients had scale ", read.item<double>(),
+                 " and the step has ", scale.item<double>(), "; give both the same one");
+  MANTISSA_CHECK(options.found_inf.defined(), InvalidArgument,
+                 "optimizer: a step without found_inf after read_gradients(scale); pass what it "
+                 "reported, or gradients that are not finite are applied");
+}
+
+void Optimizer::require_whole() const {
+  MANTISSA_CHECK(steps_.defined(), InvalidArgument,
+                 "optimizer: was moved from; use the one that it was moved to");
+}
+
 void Optimizer::check_scale(const at::Tensor& scale) const {
+  require_whole();
   if (!sums_unscaled_) {
     return;
   }
@@ -254,9 +293,10 @@ void Optimizer::check_scale(const at::Tensor& scale) const {
   }
 }
 
-GradientReport Optimizer::read_gradients(const at::Tensor& scale) const {
+GradientReport Optimizer::read_gradients(const at::Tensor& scale) {
   const at::NoGradGuard no_grad;
   check_scale(scale);
+  reading_ = {scale, version_of(scale)};
   std::vector<at::Tensor> gradients;
   for (const ParameterSlot& slot : slots_) {
     if (const at::Tensor gradient = slot.gradient(); gradient.defined()) {
@@ -272,6 +312,7 @@ PendingOutcome Optimizer::enqueue_step(const StepOptions& options) {
   const at::NoGradGuard no_grad;
   check_rate(options.lr, device_);
   check_scale(options.scale);
+  require_scale_of_reading(options);
   std::vector<const ParameterSlot*> ready;
   for (const ParameterSlot& slot : slots_) {
     if (slot.gradient().defined()) {
@@ -283,6 +324,7 @@ PendingOutcome Optimizer::enqueue_step(const StepOptions& options) {
     slot.accumulator = at::Tensor();
   }
   sums_unscaled_ = false;
+  reading_.reset();
   return outcome;
 }
 
@@ -327,12 +369,19 @@ PendingOutcome Optimizer::update_composed(const std::vector<const ParameterSlot*
   return PendingOutcome(applied);
 }
 
+int64_t Optimizer::steps() const {
+  require_whole();
+  return steps_.item<int64_t>();
+}
+
 void Optimizer::zero_grad() {
+  require_whole();
   for (ParameterSlot& slot : slots_) {
     slot.parameter.mutable_grad() = at::Tensor();
     slot.accumulator = at::Tensor();
   }
   sums_unscaled_ = false;
+  reading_.reset();
 }
 
 at::Tensor Optimizer::master(const std::string& name) const {

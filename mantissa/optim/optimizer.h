@@ -182,10 +182,13 @@ class MANTISSA_API Optimizer {
   /// scale: `read_gradients` and `step` then take none.
   [[nodiscard]] GradientReport accumulate_(const at::Tensor& scale);
 
-  /// Reads all gradients once and changes none.
-  [[nodiscard]] GradientReport read_gradients(const at::Tensor& scale = {}) const;
+  /// Reads all gradients once and changes none. The step that follows must have the same scale, and
+  /// the found_inf of the report where there is one.
+  [[nodiscard]] GradientReport read_gradients(const at::Tensor& scale = {});
 
   /// One update of every parameter that has a gradient. Leaves .grad. Waits for the device.
+  /// InvalidArgument when lr is not set, and when the scale is not that of `read_gradients`:
+  /// another one, none, or one that was updated in between.
   StepOutcome step(const StepOptions& options);
 
   /// The same, and waits for nothing. Fused passes are done when it returns; a step without any
@@ -196,7 +199,7 @@ class MANTISSA_API Optimizer {
   void zero_grad();
 
   /// How many steps were applied: what a schedule counts. Waits for the device.
-  int64_t steps() const { return steps_.item<int64_t>(); }
+  int64_t steps() const;
 
   /// The same, 0-d int64 on the device of the parameters, which steps write into. Waits for
   /// nothing.
@@ -234,7 +237,15 @@ class MANTISSA_API Optimizer {
   bool is_fused() const { return fused_; }
 
  private:
+  // What read_gradients was given, until `step` or `zero_grad`.
+  struct Reading {
+    at::Tensor scale;
+    int64_t version;
+  };
+
+  void require_whole() const;  // throws InvalidArgument when it was moved from
   void check_scale(const at::Tensor& scale) const;
+  void require_scale_of_reading(const StepOptions& options) const;
   GradientReport read(at::TensorList gradients, const at::Tensor& scale) const;
   PendingOutcome update(const std::vector<const ParameterSlot*>& slots, const StepOptions& options);
   PendingOutcome update_fused(const std::vector<const ParameterSlot*>& slots,
@@ -246,7 +257,8 @@ class MANTISSA_API Optimizer {
   std::vector<ParameterSlot> slots_;
   at::Device device_ = at::kCPU;
   bool fused_ = true;
-  at::Tensor steps_;            // 0-d int64
+  at::Tensor steps_;  // 0-d int64
+  std::optional<Reading> reading_;
   bool sums_unscaled_ = false;  // by accumulate_(scale), until `step` or `zero_grad`
 };
 

@@ -46,6 +46,7 @@ void check_entry(const std::string& name, const at::Tensor& saved, const at::Ten
 }  // namespace
 
 tensor::StateDict Optimizer::state_dict() const {
+  require_whole();
   tensor::StateDict state;
   state.set("kind", std::string(to_string(options_.kind)));
   state.set("masters", std::string(to_string(options_.masters)));

@@ -1,6 +1,7 @@
 #include "mantissa/optim/optimizer.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -18,6 +19,7 @@
 #include <ATen/ops/sparse_coo_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
@@ -27,6 +29,8 @@
 
 namespace mantissa::optim {
 namespace {
+
+using ::testing::HasSubstr;
 
 using at::Tensor;
 
@@ -480,8 +484,8 @@ TEST(Optimizer, ReadingTwiceOrNeverGivesTheSameStep) {
   set_gradient(once.norm, at::ones({7}));
   set_gradient(other, at::ones({7}));
   (void)a.read_gradients(scalar(4));
-  (void)a.read_gradients(scalar(4));
-  a.step({.lr = 0.1, .scale = scalar(4)});
+  const GradientReport report = a.read_gradients(scalar(4));
+  a.step({.lr = 0.1, .scale = scalar(4), .found_inf = report.found_inf});
   b.step({.lr = 0.1, .scale = scalar(4)});
   EXPECT_TRUE(at::equal(once.norm, other));
 }
@@ -515,7 +519,8 @@ TEST(Optimizer, ASkippedStepLeavesEverythingBitEqual) {
     model.head.mutable_grad()[1][2] = kInf;
     const GradientReport report = optimizer.read_gradients(scalar(2));
     EXPECT_EQ(report.found_inf.item<float>(), 1);
-    EXPECT_EQ(optimizer.step({.lr = 0.01, .found_inf = report.found_inf}), StepOutcome::skipped);
+    EXPECT_EQ(optimizer.step({.lr = 0.01, .scale = scalar(2), .found_inf = report.found_inf}),
+              StepOutcome::skipped);
     EXPECT_EQ(optimizer.steps(), 1);
     EXPECT_EQ(model.weight._version(), version);
     const std::vector<Tensor> after = snapshot(model, optimizer);
@@ -941,6 +946,66 @@ TEST(MomentFormat, NamesRoundTripAndASlipIsCorrected) {
   }
   EXPECT_EQ(message_of<InvalidArgument>([] { (void)parse_moment_format("blockwise"); }),
             "optimizer: unknown format of moments \"blockwise\"; did you mean \"blockwise8\"?");
+}
+
+// --- Calls that do not fit together ---
+
+TEST(Optimizer, AStepHasTheScaleOfTheReadingBeforeIt) {
+  const at::Tensor weight = at::ones({2}).requires_grad_();
+  Optimizer optimizer({{"weight", weight}}, {.kind = Kind::sgd});
+  const at::Tensor scale = at::full({}, 4.0F);
+  const auto refusal = [&](const StepOptions& options, bool scaled = true) {
+    weight.mutable_grad() = at::ones({2});
+    const GradientReport report = optimizer.read_gradients(scaled ? scale : at::Tensor());
+    StepOptions with = options;
+    with.found_inf = report.found_inf;
+    return message_of<InvalidArgument>([&] { optimizer.step(with); });
+  };
+  EXPECT_EQ(refusal({.lr = 0.1}),
+            "optimizer: read_gradients had a scale and the step has none; give both the same one");
+  EXPECT_EQ(refusal({.lr = 0.1, .scale = scale}, false),
+            "optimizer: the step has a scale and read_gradients had none; give both the same one");
+  EXPECT_EQ(refusal({.lr = 0.1, .scale = at::full({}, 8.0F)}),
+            "optimizer: read_gradients had scale 4 and the step has 8; give both the same one");
+  const GradientReport report = optimizer.read_gradients(scale);
+  EXPECT_THAT(message_of<InvalidArgument>([&] { optimizer.step({.lr = 0.1, .scale = scale}); }),
+              HasSubstr("a step without found_inf after read_gradients(scale)"));
+  scale.fill_(8);
+  EXPECT_EQ(message_of<InvalidArgument>([&] {
+              optimizer.step({.lr = 0.1, .scale = scale, .found_inf = report.found_inf});
+            }),
+            "optimizer: the scale was changed between read_gradients and the step; update the "
+            "scaler after the step");
+  EXPECT_TRUE(at::equal(weight, at::ones({2})));
+  optimizer.zero_grad();  // forgets the reading
+  weight.mutable_grad() = at::ones({2});
+  EXPECT_EQ(optimizer.step({.lr = 0.1}), StepOutcome::applied);
+}
+
+TEST(Optimizer, AStepNeedsALearningRate) {
+  const at::Tensor weight = at::ones({2}).requires_grad_();
+  Optimizer optimizer({{"weight", weight}});
+  weight.mutable_grad() = at::ones({2});
+  EXPECT_EQ(message_of<InvalidArgument>([&] { optimizer.step({}); }),
+            "optimizer: lr is nan; it must be finite and not negative");
+  EXPECT_EQ(optimizer.step({.lr = 0}), StepOutcome::applied);
+}
+
+TEST(Optimizer, OneThatWasMovedFromSaysSo) {
+  const at::Tensor weight = at::ones({2}).requires_grad_();
+  Optimizer optimizer({{"weight", weight}});
+  const Optimizer moved(std::move(optimizer));
+  EXPECT_EQ(moved.steps(), 0);
+  // NOLINTNEXTLINE(bugprone-use-after-move)
+  for (const auto& call : {std::function<void()>([&] { optimizer.step({.lr = 0.1}); }),
+                           std::function<void()>([&] { (void)optimizer.read_gradients(); }),
+                           std::function<void()>([&] { (void)optimizer.steps(); }),
+                           std::function<void()>([&] { optimizer.zero_grad(); }),
+                           std::function<void()>([&] { (void)optimizer.state_dict(); }),
+                           std::function<void()>([&] { optimizer.accumulate_(); })}) {
+    EXPECT_EQ(message_of<InvalidArgument>(call),
+              "optimizer: was moved from; use the one that it was moved to");
+  }
 }
 
 }  // namespace

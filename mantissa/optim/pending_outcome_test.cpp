@@ -232,7 +232,8 @@ TEST(PendingOutcome, WithoutAnyGradientTheHostKnowsAtOnce) {
   const GradientReport report = optimizer.read_gradients(scalar(8));
   EXPECT_EQ(report.norm.item<float>(), 0);
   EXPECT_EQ(report.found_inf.item<float>(), 0);
-  const PendingOutcome outcome = optimizer.enqueue_step({.lr = 0.1});
+  const PendingOutcome outcome =
+      optimizer.enqueue_step({.lr = 0.1, .scale = scalar(8), .found_inf = report.found_inf});
   EXPECT_TRUE(outcome.is_known());
   EXPECT_EQ(outcome.read(), StepOutcome::nothing_to_do);
   ema.update(optimizer, outcome);

@@ -28,15 +28,6 @@ struct alignas(64) Header {
 };
 static_assert(sizeof(Header) == 64, "the alignment of tensors must stay");
 
-// Tensors that were not written to yet are not resident, so they may be more than what is. A part
-// of the memory stays free for what is not tensors: libraries' buffers, files, other processes.
-int64_t room_for_tensors(const ProcessMemory& process, int64_t in_tensors) {
-  constexpr int64_t kReserved = 32;  // one part of so many
-  const int64_t other = std::max(int64_t{0}, process.resident_bytes - in_tensors);
-  const int64_t all = process.resident_bytes + process.available_bytes;
-  return std::max(int64_t{0}, all - other - all / kReserved);
-}
-
 // The peak is a moment in one order of all allocations, so they must have an order: one lock, held
 // for a few additions, next to an allocation that costs more.
 class Ledger {
@@ -48,7 +39,8 @@ class Ledger {
       return;
     }
     if (const auto process = process_memory()) {
-      const int64_t limit = room_for_tensors(*process, total_);
+      // Tensors that were not written to yet are not resident, so they may be more than what is.
+      const int64_t limit = std::min(process->resident_bytes, total_) + process->usable_bytes();
       MANTISSA_CHECK(total_ + size_bytes <= limit, Error, "memory: ", size_bytes,
                      " bytes asked for, with ", total_, " bytes in tensors, and the system can ",
                      "give this process ", limit,

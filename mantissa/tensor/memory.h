@@ -36,8 +36,8 @@ MANTISSA_API std::string_view name_of(Category category);
 /// already are not counted. Each allocation takes 64 bytes more, which are not counted either.
 ///
 /// From then on an allocation with which the tensors would outgrow what the system can give (see
-/// process_memory), less a 32nd part of it, throws Error, one line, instead of letting the system
-/// kill the process. It asks the system when the live bytes have grown by 64 MiB.
+/// ProcessMemory::usable_bytes) throws Error, one line, instead of letting the system kill the
+/// process. It asks the system when the live bytes have grown by 64 MiB.
 MANTISSA_API void install_counting_allocator();
 MANTISSA_API bool is_counting();
 

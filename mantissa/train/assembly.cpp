@@ -1,12 +1,16 @@
 #include "mantissa/train/assembly.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <span>
 
 #include "mantissa/amp/autocast.h"
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/glob.h"
+#include "mantissa/base/nearest.h"
+#include "mantissa/base/process_memory.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/genome/markov.h"
 #include "mantissa/tensor/dtype.h"
@@ -33,7 +37,20 @@ models::Transformer make_model(const RunConfig& config) {
   return {options, static_cast<uint64_t>(config.train.seed)};
 }
 
+void require_scopes(const amp::Policy& policy, const models::Transformer& model) {
+  const std::map<std::string, Format> of_base = amp::find_policy(policy.base).scopes;
+  const std::vector<std::string> scopes = model.scopes();
+  for (const auto& [glob, format] : policy.scopes) {
+    const bool matches = std::any_of(
+        scopes.begin(), scopes.end(),
+        [&, &glob = glob](const std::string& scope) { return glob_match(glob, scope); });
+    MANTISSA_CHECK(matches || of_base.contains(glob), InvalidArgument, "policy: scope \"", glob,
+                   "\" matches no scope of the model", suggestion(glob, scopes));
+  }
+}
+
 amp::ParameterFormats make_formats(const amp::Policy& policy, const models::Transformer& model) {
+  require_scopes(policy, model);
   const CategoryScope weights(Category::weights);
   amp::ParameterFormats formats(policy, model.parameters());
   formats.cast_parameters_();
@@ -234,7 +251,30 @@ void Learner::load_state_dict(const tensor::StateDict& state) {
   scaler_.load_state_dict(state.under("scaler"));
 }
 
+namespace {
+
+// A step's sequences are in memory at once, and those that are made ahead: tokens and targets.
+void require_room_for_batches(const RunConfig& config) {
+  const auto memory = process_memory();
+  if (!memory) {
+    return;
+  }
+  const double sequences =
+      static_cast<double>(config.train.batch) +
+      static_cast<double>(config.data.prefetch + 1) * static_cast<double>(config.microbatch());
+  const double bytes = sequences * 2 * sizeof(int64_t) * static_cast<double>(config.data.context);
+  MANTISSA_CHECK(bytes <= static_cast<double>(memory->usable_bytes()), Error,
+                 "train.batch: ", config.train.batch, " sequences of ", config.data.context,
+                 " tokens, and ", config.data.prefetch, " microbatches made ahead, take ",
+                 std::llround(bytes), " bytes, and the system can give this process ",
+                 memory->usable_bytes(),
+                 "; use a smaller train.batch, data.prefetch or data.context");
+}
+
+}  // namespace
+
 std::unique_ptr<data::Loader> make_loader(const RunConfig& config, const RunData& data) {
+  require_room_for_batches(config);
   data::SamplerOptions sampler;
   sampler.seed = static_cast<uint64_t>(config.train.seed);
   sampler.strands = config.data.reverse_complement ? data::Strands::both : data::Strands::forward;

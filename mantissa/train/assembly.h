@@ -74,6 +74,7 @@ class MANTISSA_API Learner {
   amp::LossScaler scaler_;
 };
 
+/// Throws Error when a step's sequences and those made ahead would not fit into memory.
 MANTISSA_API std::unique_ptr<data::Loader> make_loader(const RunConfig& config,
                                                        const RunData& data);
 

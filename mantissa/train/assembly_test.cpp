@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/process_memory.h"
 #include "mantissa/train/tiny_run_test.h"
 
 namespace mantissa::train {
@@ -57,6 +58,31 @@ TEST_F(AssemblyTest, AnotherVocabularyIsRefused) {
   EXPECT_THAT([&] { learner.load_state_dict(changed); },
               ::testing::ThrowsMessage<Corruption>(
                   ::testing::HasSubstr("its vocabulary is protein-25:0123")));
+}
+
+TEST_F(AssemblyTest, AScopeThatIsNotOfTheModelIsRefusedByName) {
+  const auto learner_with = [&](const char* scope) {
+    return Learner(config({{"precision.compute", "bf16"},
+                           {"precision.policy", concat("torch-fixed ", scope, "=fp32")}}));
+  };
+  EXPECT_NO_THROW(learner_with("scope:blocks.*.attention"));
+  EXPECT_NO_THROW(learner_with("scope:head"));
+  EXPECT_THAT([&] { learner_with("scope:blocks.0.attentoin"); },
+              ::testing::ThrowsMessage<InvalidArgument>(::testing::HasSubstr(
+                  "scope \"blocks.0.attentoin\" matches no scope of the model; did you mean "
+                  "\"blocks.0.attention\"?")));
+  EXPECT_NO_THROW(Learner(config(
+      {{"precision.compute", "bf16"}, {"precision.policy", "genomics"}})));  // globs of the base
+}
+
+TEST_F(AssemblyTest, ABatchBeyondTheMemoryIsRefusedBeforeItIsRead) {
+  if (!process_memory()) {
+    GTEST_SKIP() << "this system does not tell how much memory it has";
+  }
+  const RunConfig run = config({{"train.batch", "16777216"}, {"data.context", "131072"}});
+  const RunData data = open_data(config());
+  EXPECT_THAT([&] { make_loader(run, data); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("use a smaller train.batch")));
 }
 
 TEST_F(AssemblyTest, MarkovBaselineOfLambdaIsThePublishedOne) {

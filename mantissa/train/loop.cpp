@@ -57,6 +57,25 @@ History read_history(const std::filesystem::path& file) {
   return history;
 }
 
+struct StartedRun {
+  RunConfig config;
+  History history;
+};
+
+StartedRun read_run(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "run.toml";
+  const std::filesystem::path record = folder / "record.jsonl";
+  StartedRun run;
+  run.config = load_run_config(file, {});
+  if (path_exists(record)) {
+    run.history = read_history(record);
+    MANTISSA_CHECK(run.history.config.empty() || run.history.config == to_toml(run.config),
+                   InvalidArgument, file.string(),
+                   ": was changed since the run began; undo that, or start a new run with --out");
+  }
+  return run;
+}
+
 /// One run in its folder: the order of its steps, validations and checkpoints.
 class Loop {
  public:
@@ -410,22 +429,21 @@ LoopOutcome start_run(const RunConfig& config, const std::filesystem::path& fold
 
 LoopOutcome resume_run(const std::filesystem::path& folder, const LoopOptions& options) {
   RunFolder run_folder = RunFolder::open(folder);
-  const RunConfig config = load_run_config(run_folder.config(), {});
-  if (path_exists(run_folder.record())) {
-    const History history = read_history(run_folder.record());
-    MANTISSA_CHECK(history.config.empty() || history.config == to_toml(config), InvalidArgument,
-                   run_folder.config().string(),
-                   ": was changed since the run began; undo that, or start a new run with --out");
-    if (history.summary) {
-      return {history.summary->stopped_by == "patience" ? Ending::patience : Ending::finished,
-              *history.summary};
-    }
-    MANTISSA_CHECK(!history.has_saved || checkpoint::has_checkpoint(run_folder.checkpoints()),
-                   Corruption, folder.string(),
-                   ": the record tells of checkpoints, but there are none; put them back, or start "
-                   "a new run with --out");
+  const auto [config, history] = read_run(folder);
+  if (history.summary) {
+    return {history.summary->stopped_by == "patience" ? Ending::patience : Ending::finished,
+            *history.summary};
   }
+  MANTISSA_CHECK(!history.has_saved || checkpoint::has_checkpoint(run_folder.checkpoints()),
+                 Corruption, folder.string(),
+                 ": the record tells of checkpoints, but there are none; put them back, or start "
+                 "a new run with --out");
   return Loop(config, options).run(std::move(run_folder));
+}
+
+RunConfig load_run(const std::filesystem::path& folder) {
+  RunFolder::require_run(folder);
+  return read_run(folder).config;
 }
 
 }  // namespace mantissa::train

@@ -45,4 +45,8 @@ MANTISSA_API LoopOutcome start_run(const RunConfig& config, const std::filesyste
 MANTISSA_API LoopOutcome resume_run(const std::filesystem::path& folder,
                                     const LoopOptions& options = {});
 
+/// The configuration of the run in `folder`. Throws IoError when it holds no run, InvalidArgument
+/// when run.toml has changed since the run began.
+MANTISSA_API RunConfig load_run(const std::filesystem::path& folder);
+
 }  // namespace mantissa::train

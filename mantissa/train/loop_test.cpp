@@ -1,5 +1,6 @@
 #include "mantissa/train/loop.h"
 
+#include <functional>
 #include <map>
 
 #include <ATen/ops/equal.h>
@@ -122,6 +123,17 @@ TEST_F(LoopTest, TheMarkovFigureIsOfTheWindowsThatAreValidated) {
   const double figure = start_run(run, root_ / "a").summary.markov_bits_per_base;
   EXPECT_EQ(figure, markov_bits_per_base(data, pass.bases()));
   EXPECT_NE(figure, markov_bits_per_base(data, data.split.validation));
+}
+
+TEST_F(LoopTest, ARunFileThatWasChangedSinceIsRefused) {
+  start_run(config(), root_ / "a");
+  EXPECT_EQ(to_toml(load_run(root_ / "a")), to_toml(config()));
+  replace_file(root_ / "a" / "run.toml", to_toml(config({{"train.seed", "7"}})));
+  for (const auto& read : {std::function<void()>([&] { load_run(root_ / "a"); }),
+                           std::function<void()>([&] { resume_run(root_ / "a"); })}) {
+    EXPECT_THAT(read, ::testing::ThrowsMessage<InvalidArgument>(
+                          ::testing::HasSubstr("was changed since the run began")));
+  }
 }
 
 TEST_F(LoopTest, ABestCheckpointThatAKillLeftUnmarkedIsMarkedByTheResume) {

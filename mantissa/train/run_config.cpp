@@ -211,7 +211,7 @@ void resolve_policy(RunConfig& config, const std::string& where) {
   if (config.precision.param != "auto") {
     require_equal("param", numerics::to_string(policy.param), config.precision.param);
     policy.param = numerics::parse_format(config.precision.param);
-  } else if (policy.param != numerics::Format::fp32) {
+  } else if (policy.param != numerics::Format::fp32 && !assigns(source, "param")) {
     policy.param = lowers ? policy.compute : numerics::Format::fp32;  // a base for another format
   }
   MANTISSA_CHECK(policy.param == numerics::Format::fp32 || policy.param == policy.compute,

@@ -103,7 +103,7 @@ class FastTraining {
     return loss.item<float>();
   }
 
-  bool found_inf() const {
+  bool found_inf() {
     return optimizer_.read_gradients(scaler_.value()).found_inf.item<float>() != 0;
   }
 
