@@ -9,6 +9,7 @@
 #include "mantissa/amp/autocast.h"
 #include "mantissa/amp/loss_scaler.h"
 #include "mantissa/ops/install_cpu_kernels.h"
+#include "mantissa/optim/clip.h"
 #include "mantissa/optim/optimizer.h"
 
 int main() {
@@ -27,7 +28,10 @@ int main() {
     }  // ... to here; backward runs in the formats of the forward pass
     scaler.scale(loss).backward();
     const auto gradients = optimizer.read_gradients(scaler.value());  // unscaled norm, found_inf
-    optimizer.step({.lr = 1e-2, .scale = scaler.value(), .found_inf = gradients.found_inf});
+    optimizer.step({.lr = 1e-2,
+                    .scale = scaler.value(),
+                    .clip_factor = mantissa::optim::clip_factor(gradients.norm, 1.0),
+                    .found_inf = gradients.found_inf});
     scaler.update(gradients.found_inf);
     optimizer.zero_grad();
     if (step % 50 == 49) std::printf("step %d loss %.4f\n", step + 1, loss.item<float>());

@@ -49,10 +49,14 @@ concept SteppableOptimizer = requires(T& optimizer) {
 ///   A skip at the smallest one is an error, for no scale helps then.
 /// - Gradients are checked after unscaling too, and sparse ones after duplicates were added.
 /// - A gradient that two optimizers share is unscaled once.
-/// - Scaled gradients added to unscaled ones are an error in `step`.
+/// - Scaled gradients added to unscaled ones between two updates are an error in `step`.
 /// - An optimizer without gradients has nothing to do, and a loss of any shape is scaled in FP32.
 /// - A tracker beyond the interval grows the scale at the next finite step.
 /// - Options have no setters, and gradients are all on the device of the scale.
+///
+/// What it does not notice: a `scale` that was left out, for `unscale_` may come first (the
+/// gradients are divided all the same), and a `zero_grad` that was left out over an `update`, which
+/// leaves 1/scale of the last step's gradients in the next one's.
 ///
 /// Of one thread and one rank: where ranks hold different gradients they would disagree about a
 /// skip. LossScaler hands found_inf to you, to be reduced first.

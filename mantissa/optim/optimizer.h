@@ -122,6 +122,10 @@ struct ParameterSlot;
 /// exact copy, of which the parameter is the rounding (to nearest even) after each step; an FP32
 /// parameter is its own master. Gradients are read in the format that backward left them in.
 ///
+/// Masters are made with the Optimizer. What is written into a 16-bit parameter afterwards, such as
+/// a pretrained model, is lost at the next step: load weights first, then make the optimizer, or
+/// load its state too.
+///
 ///     model.loss(batch).mul(scale).backward();
 ///     const GradientReport report = optimizer.read_gradients(scale);
 ///     const StepOutcome outcome =
