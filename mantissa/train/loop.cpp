@@ -410,12 +410,14 @@ LoopOutcome start_run(const RunConfig& config, const std::filesystem::path& fold
 
 LoopOutcome resume_run(const std::filesystem::path& folder, const LoopOptions& options) {
   RunFolder run_folder = RunFolder::open(folder);
-  const RunConfig config = load_run_config(run_folder.config(), {});
+  const RunConfig config = load_run_of(folder);
   if (path_exists(run_folder.record())) {
     const History history = read_history(run_folder.record());
-    MANTISSA_CHECK(history.config.empty() || history.config == to_toml(config), InvalidArgument,
-                   run_folder.config().string(),
-                   ": was changed since the run began; undo that, or start a new run with --out");
+    MANTISSA_CHECK(
+        history.config.empty() || history.config == to_toml(config), InvalidArgument,
+        run_folder.config().string(),
+        ": was damaged or changed since the run began; put it back, record.jsonl begins with "
+        "its text, or start a new run with --out");
     if (history.summary) {
       return {history.summary->stopped_by == "patience" ? Ending::patience : Ending::finished,
               *history.summary};

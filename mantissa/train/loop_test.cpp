@@ -169,7 +169,7 @@ TEST_F(LoopTest, AnEditedRunFileIsRefused) {
   replace_file(root_ / "a" / "run.toml", to_toml(config({{"train.seed", "2"}})));
   EXPECT_THAT([&] { resume_run(root_ / "a"); },
               ::testing::ThrowsMessage<InvalidArgument>(
-                  ::testing::HasSubstr("run.toml: was changed since the run began")));
+                  ::testing::HasSubstr("run.toml: was damaged or changed since the run began")));
 }
 
 TEST_F(LoopTest, LostCheckpointsAreNotTakenForABeginning) {
