@@ -96,7 +96,8 @@ TEST(PolicyFile, APrefixOfTheTextIsASectionHere) {
 
 TEST(PolicyFile, ANameGivenTwiceSaysToKeepOne) {
   EXPECT_EQ(refusal("[rules]\nmm = \"fp32\"\nmm = \"keep\""),
-            "policy p.toml:3: cannot redefine existing string 'mm'; a name is given once, keep one "
+            "policy p.toml:3: Error while parsing key-value pair: cannot redefine existing string "
+            "'mm'; a name is given once, keep one "
             "of them");
 }
 

@@ -62,6 +62,7 @@ TEST_F(AssemblyTest, AnotherVocabularyIsRefused) {
 
 TEST_F(AssemblyTest, DataThatIsRefusedIsNamed) {
   const auto refusal = [&](const std::string& fasta, const std::vector<Setting>& settings) {
+    std::filesystem::remove(root_ / "own.fa.fai");  // of the one before
     std::vector<Setting> all = {{"data.fasta", root_.write("own.fa", fasta).string()}};
     all.insert(all.end(), settings.begin(), settings.end());
     return message_of<InvalidArgument>([&] { (void)open_data(config(all)); });

@@ -234,9 +234,10 @@ TEST_F(RunConfigTest, BrokenTomlAndMissingFilesAreOneLine) {
       ThrowsMessage<InvalidArgument>(::testing::AllOf(
           HasSubstr("run.toml:2: "), HasSubstr("; integers are -9223372036854775808 to "))));
   EXPECT_THAT([&] { load("[data]\ncontext = 8\ncontext = 9\n"); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("run.toml:3: cannot redefine existing "
-                                                       "integer 'context'; a name is given once, "
-                                                       "keep one of them")));
+              ThrowsMessage<InvalidArgument>(HasSubstr(
+                  "run.toml:3: Error while parsing key-value pair: cannot redefine existing "
+                  "integer 'context'; a name is given once, "
+                  "keep one of them")));
   EXPECT_THAT([&] { load_run_config(folder_.path(), {}); },
               ThrowsMessage<IoError>(HasSubstr(": is a folder; name a run file (.toml) in it")));
   EXPECT_THAT([&] { load_run_config("/dev/null", {}); },

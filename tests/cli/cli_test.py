@@ -386,10 +386,13 @@ class CliTest(unittest.TestCase):
         remedy = "use a smaller train.batch, train.microbatch, model or context"
         self.fails(1, remedy, "train", self.run_file, "--set", "model.width=1000000", "--out", "a")
         self.fails(2, remedy, "lint", self.run_file, "--set", "model.width=1000000")
-        limit = 'ulimit -v 4000000; "$1" train "$2" --set model.width=16384 --set train.threads=1 --out b'
+        limit = 'ulimit -v 3000000; "$1" --version || exit 99; "$1" train "$2" --set model.width=16384 --set train.threads=1 --out b'
         result = subprocess.run(["bash", "-c", limit, "sh", MANTISSA, self.run_file], cwd=self.folder,
                                 capture_output=True, text=True, timeout=120)
-        self.assertEqual((result.returncode, result.stderr), (1, f"mantissa: out of memory; {remedy}\n"))
+        if result.returncode == 99:
+            self.skipTest("the libraries alone take more than the limit")
+        self.assertEqual((result.returncode, result.stderr.count("\n")), (1, 1), result.stderr)
+        self.assertIn(remedy, result.stderr)
 
     def test_a_pipe_as_genome_is_refused(self):
         os.mkfifo(self.folder / "pipe.fa")
