@@ -38,9 +38,11 @@ ActiveRegion& active_region() { return active; }
 int begin_region() { return ++active.depth; }
 
 void end_region(int depth) {
-  MANTISSA_CHECK(active.depth == depth, InvalidArgument, "autocast: a region ends as number ",
-                 depth, " while number ", active.depth,
-                 " of this thread is the innermost; end regions in the reverse of their order");
+  MANTISSA_CHECK(
+      active.depth == depth, InvalidArgument, "autocast: a region ends as number ", depth,
+      " while number ", active.depth,
+      " of this thread is the innermost; end regions in the thread that they began in, in "
+      "the reverse of their order");
   if (--active.depth == 0) {
     clear_cast_cache();
   }

@@ -662,7 +662,9 @@ TEST(AutocastDeathTest, RegionsThatEndOutOfOrderEndTheProcess) {
     std::optional<Autocast> region(std::in_place, policy);
     std::thread([&region] { region.reset(); }).join();
   };
-  EXPECT_DEATH(in_another_thread(), "a region ends as number 1 while number 0 of this thread");
+  EXPECT_DEATH(in_another_thread(),
+               "a region ends as number 1 while number 0 of this thread is the innermost; end "
+               "regions in the thread that they began in, in the reverse of their order");
 }
 
 }  // namespace

@@ -60,16 +60,27 @@ void cast_all(Explanation& result, const std::string& format) {
   result.outcome = concat("runs in ", format);
 }
 
-void apply(Explanation& result, const Policy& policy, const std::vector<std::string>& formats,
+// Do the floating arguments differ in format after the casts?
+bool is_mixed(const Explanation& explanation) {
+  std::set<std::string> formats;
+  for (const ArgumentCast& argument : explanation.arguments) {
+    if (argument.to != "int") {
+      formats.insert(argument.to);
+    }
+  }
+  return formats.size() > 1;
+}
+
+// Returns whether the call is made at all.
+bool apply(Explanation& result, const Policy& policy, const std::vector<std::string>& formats,
            const std::string& compute) {
-  const bool is_mixed = std::set<std::string>(formats.begin(), formats.end()).size() > 1;
   switch (result.rule) {
     case Rule::lower:
       cast_all(result, compute);
-      return;
+      return true;
     case Rule::fp32:
       cast_all(result, "fp32");
-      return;
+      return true;
     case Rule::widest: {
       const bool has_foreign =
           std::any_of(formats.begin(), formats.end(), [&](const std::string& format) {
@@ -78,10 +89,10 @@ void apply(Explanation& result, const Policy& policy, const std::vector<std::str
       if (has_foreign && !policy.fixes.contains(Fix::foreign)) {
         result.outcome = concat("throws, because a 16-bit format is not that of the region, ",
                                 compute, "; foreign=widen allows it");
-        return;
+        return false;
       }
       cast_all(result, widest(formats, compute));
-      return;
+      return true;
     }
     case Rule::to_self:
       if (!formats.empty() && eligible(formats[0])) {
@@ -89,22 +100,21 @@ void apply(Explanation& result, const Policy& policy, const std::vector<std::str
       } else {
         result.outcome = "runs in what arrives";
       }
-      return;
+      return true;
     case Rule::fp32_output:
       result.outcome = "reads what arrives, sums in and returns fp32";
-      return;
+      return true;
     case Rule::lower_output:
       result.outcome = concat("runs in what arrives, a result of fp32 is cast to ", compute);
-      return;
+      return true;
     case Rule::banned:
       result.outcome = "throws";
-      return;
+      return false;
     case Rule::keep:
-      result.outcome = is_mixed ? "runs in what arrives: LibTorch promotes the mixed formats or "
-                                  "refuses them"
-                                : "runs in what arrives";
-      return;
+      result.outcome = "runs in what arrives";
+      return true;
   }
+  MANTISSA_ASSERT(false);
 }
 
 }  // namespace
@@ -133,7 +143,11 @@ std::vector<Explanation> explain(const Policy& policy, std::string_view operatio
     for (size_t i = 0; i < formats.size(); ++i) {
       explanation.arguments.push_back({names[i], formats[i], formats[i]});
     }
-    apply(explanation, policy, formats, compute);
+    if (apply(explanation, policy, formats, compute) && is_mixed(explanation)) {
+      explanation.note =
+          "these formats differ: LibTorch computes mixed formats in some operations and refuses "
+          "them in others";
+    }
     if (explanation.rule == Rule::keep && is_composite(overload)) {
       explanation.outcome += "; the operations that it is made of follow their own rules";
     }

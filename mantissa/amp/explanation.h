@@ -23,6 +23,7 @@ struct Explanation {
   std::string source;  // of the rule, as in ResolvedRule; "not listed" for keep
   std::vector<ArgumentCast> arguments;
   std::string outcome;  // a sentence
+  std::string note;     // when floating arguments differ in format after the casts; else empty
 };
 
 /// For each overload of `operation` (a key of Policy::rules) that takes that many tensors.

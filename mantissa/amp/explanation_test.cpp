@@ -43,6 +43,16 @@ TEST(Explain, DoubleAndIntegersStay) {
   EXPECT_EQ(mm.arguments[1].to, "bf16");
 }
 
+TEST(Explain, SaysWhenTheCastsLeaveFormatsMixed) {
+  EXPECT_THAT(one("torch", "mm.default", {"fp64", "bf16"}).note,
+              HasSubstr("LibTorch computes mixed formats in some operations and refuses them in"));
+  EXPECT_THAT(one("torch", "maximum", {"fp32", "bf16"}).note, HasSubstr("these formats differ"));
+  EXPECT_EQ(one("torch", "mm.default", {"fp32", "bf16"}).note, "");
+  EXPECT_EQ(one("torch", "mm.default", {"fp64", "fp64"}).note, "");
+  EXPECT_EQ(one("torch", "mm.default", {"int", "bf16"}).note, "") << "only floating ones";
+  EXPECT_EQ(one("torch", "dot", {"fp16", "fp32"}).note, "") << "throws already";
+}
+
 TEST(Explain, KnowsScopesAndForeignFormats) {
   EXPECT_EQ(one("torch scope:filter=fp32", "mm.default", {"bf16", "bf16"}, "filter.mlp").outcome,
             "runs in fp32");

@@ -98,13 +98,20 @@ bool OperationIndex::has(std::string_view operation) const {
 
 void OperationIndex::throw_unknown(std::string_view operation, const std::string& name,
                                    std::string_view where) const {
-  std::set<std::string> names;
+  // Within its library first: what all names there begin with makes none of them near.
+  const std::string library = name.substr(0, name.find("::") + 2);
+  std::set<std::string> all;
+  std::set<std::string> own;
   for (const c10::OperatorName& candidate : names_) {
-    names.insert(candidate.name);
+    all.insert(candidate.name);
+    if (candidate.name.starts_with(library)) {
+      own.insert(candidate.name.substr(library.size()));
+    }
   }
-  std::string near = nearest(name, {names.begin(), names.end()});
-  if (near.starts_with(kAten) && !operation.starts_with(kAten)) {
-    near.erase(0, kAten.size());
+  std::string near = own.empty() ? nearest(name, {all.begin(), all.end()})
+                                 : nearest(name.substr(library.size()), {own.begin(), own.end()});
+  if (!own.empty() && !near.empty() && operation.starts_with(library)) {
+    near = library + near;
   }
   throw InvalidArgument(concat(where, ": unknown operation \"", operation, "\"",
                                near.empty() ? "; load the library that registers it first"

@@ -228,6 +228,20 @@ bool PolicyBuilder::set(std::string_view name, std::string_view value, std::stri
 
 void PolicyBuilder::add_rule(std::string_view operation, std::string_view rule,
                              std::string_view where) {
+  for (const auto& [prefix, section] :
+       {std::pair(kScopePrefix, "scopes"), std::pair(kParameterPrefix, "parameters")}) {
+    MANTISSA_CHECK(!has_prefix(operation, prefix), InvalidArgument, where, ": \"", operation,
+                   "\" is not an operation; write what follows \"", prefix, "\" in [", section,
+                   "]");
+  }
+  // Operations of libraries have two colons.
+  const size_t colon = operation.find(':');
+  if (colon != std::string_view::npos && operation.substr(colon, 2) != "::") {
+    const std::string prefix(operation.substr(0, colon + 1));
+    throw InvalidArgument(
+        concat(where, ": unknown prefix \"", prefix, "\" of \"", operation, "\"",
+               suggestion(prefix, {std::string(kScopePrefix), std::string(kParameterPrefix)})));
+  }
   Rule parsed{};
   try {
     parsed = parse_rule(rule);

@@ -10,6 +10,7 @@
 #include "mantissa/amp/policy_builder.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/nearest.h"
+#include "mantissa/base/toml_advice.h"
 
 namespace mantissa::amp {
 namespace {
@@ -111,8 +112,8 @@ Policy parse_policy_toml(std::string_view toml, std::string_view where) {
   try {
     document = toml::parse(toml, where);
   } catch (const toml::parse_error& error) {
-    throw InvalidArgument(
-        concat(location(where, error.source()), ": ", error.description(), "; write it as TOML"));
+    throw InvalidArgument(concat(location(where, error.source()), ": ", error.description(), "; ",
+                                 toml_advice(error.description(), "write it as TOML")));
   }
   PolicyBuilder builder;
   for (const auto& [key, node] : document) {
@@ -135,8 +136,9 @@ Policy find_policy(const std::string& name_or_path) {
     return parse_policy(name_or_path);
   }
   std::ifstream file(name_or_path, std::ios::binary);
-  MANTISSA_CHECK(file.is_open() && !std::filesystem::is_directory(name_or_path), IoError, "policy ",
-                 name_or_path,
+  MANTISSA_CHECK(!std::filesystem::is_directory(name_or_path), IoError, "policy ", name_or_path,
+                 ": is a folder; name a policy file (.toml) in it");
+  MANTISSA_CHECK(file.is_open(), IoError, "policy ", name_or_path,
                  ": cannot be read; give an existing file, or one that mantissa policy list shows");
   const std::string content{std::istreambuf_iterator<char>(file), {}};
   return parse_policy_toml(content, name_or_path);

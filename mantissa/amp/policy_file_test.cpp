@@ -7,6 +7,7 @@
 
 #include "mantissa/amp/policy.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
 
 namespace mantissa::amp {
 namespace {
@@ -87,6 +88,19 @@ TEST(PolicyFile, TextThatIsNotTomlNamesTheLine) {
                              testing::Not(testing::HasSubstr("\n"))));
 }
 
+TEST(PolicyFile, APrefixOfTheTextIsASectionHere) {
+  EXPECT_EQ(refusal("[rules]\n\"scope:head\" = \"fp32\""),
+            "policy p.toml:2: \"scope:head\" is not an operation; write what follows \"scope:\" in "
+            "[scopes]");
+}
+
+TEST(PolicyFile, ANameGivenTwiceSaysToKeepOne) {
+  EXPECT_EQ(refusal("[rules]\nmm = \"fp32\"\nmm = \"keep\""),
+            "policy p.toml:3: Error while parsing key-value pair: cannot redefine existing string "
+            "'mm'; a name is given once, keep one "
+            "of them");
+}
+
 TEST(PolicyFile, FindPolicyReadsAPathAndNamesAMissingOne) {
   const std::string path = testing::TempDir() + "mantissa_policy_file_test.toml";
   std::ofstream(path) << "[rules]\nmm = \"fp32\"\n";
@@ -100,7 +114,8 @@ TEST(PolicyFile, FindPolicyReadsAPathAndNamesAMissingOne) {
                                 ": cannot be read; give an existing file, or one that "
                                 "mantissa policy list shows");
   }
-  EXPECT_THROW(find_policy(testing::TempDir()), IoError);
+  EXPECT_EQ(message_of<IoError>([] { (void)find_policy("/"); }),
+            "policy /: is a folder; name a policy file (.toml) in it");
 }
 
 }  // namespace

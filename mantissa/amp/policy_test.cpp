@@ -83,6 +83,15 @@ TEST(Policy, UnknownNamesAreAnsweredWithTheNearest) {
             "policy: operation \"mm\": rule: unknown \"fp23\"; did you mean \"fp32\"?");
 }
 
+TEST(Policy, AnUnknownPrefixIsNotTakenForAnOperation) {
+  EXPECT_EQ(refusal("torch param:nosuch.*=fp32"),
+            "policy: unknown prefix \"param:\" of \"param:nosuch.*\"; valid: scope: parameter:");
+  EXPECT_EQ(refusal("torch scopes:a=fp32"),
+            "policy: unknown prefix \"scopes:\" of \"scopes:a\"; did you mean \"scope:\"?");
+  EXPECT_EQ(refusal("torch nosuchop=fp32"),
+            "policy: unknown operation \"nosuchop\"; load the library that registers it first");
+}
+
 TEST(Policy, AnOperationOfALibraryThatIsNotLoadedSaysSo) {
   EXPECT_EQ(refusal("torch another_library_of_somebody::an_operation_of_theirs=fp32"),
             "policy: unknown operation \"another_library_of_somebody::an_operation_of_theirs\"; "

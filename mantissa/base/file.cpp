@@ -33,7 +33,7 @@ std::string advice(int error, const path& where, FileSystem& files) {
       return "check the path";
     case EEXIST:
     case ENOTEMPTY:
-      return "remove it or choose another name";
+      return "choose another name";
     case EMFILE:
     case ENFILE:
       return "raise the limit of open files (ulimit -n)";
@@ -136,6 +136,8 @@ void create_folders(const path& where, FileSystem& files) {
   if (result == -EEXIST && folder_exists(where, files)) {
     return;  // another process was faster
   }
+  MANTISSA_CHECK(result != -EEXIST, IoError, "file ", where.string(),
+                 ": is there and is not a folder; choose another path");
   check(result, where, files, "make the folder");
   sync_folder(parent, files);
 }

@@ -69,9 +69,11 @@ TEST_F(FileTest, SaysWhatIsMissing) {
             "file " + folder_.path().string() +
                 ": cannot ask for its size: Is a directory; check the path");
   replace_file(folder_ / "f", "1");
-  EXPECT_EQ(message_of<IoError>([&] { create_folders(folder_ / "f"); }),
-            "file " + (folder_ / "f").string() +
-                ": cannot make the folder: File exists; remove it or choose another name");
+  for (const char* below : {"f", "f/a", "f/a/b"}) {
+    EXPECT_EQ(
+        message_of<IoError>([&] { create_folders(folder_ / below); }),
+        "file " + (folder_ / "f").string() + ": is there and is not a folder; choose another path");
+  }
 }
 
 TEST_F(FileTest, SaysWhoMayNotWrite) {

@@ -12,7 +12,7 @@ namespace mantissa {
 
 /// The candidate with the smallest edit distance (Levenshtein) to `word` in letters of any case,
 /// the first of equals; empty when there are no candidates or none is near enough to be a likely
-/// slip of the pen: more than half of `word` would have to change.
+/// slip of the pen: more than a third of `word`, rounded up, would have to change.
 MANTISSA_API std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 /// `; did you mean "x"?` for the nearest candidate, or `; valid: a b c` when none is near.

@@ -21,6 +21,8 @@ TEST(Nearest, LooksPastTheCase) {
 
 TEST(Nearest, IsEmptyWhenNothingIsNear) {
   EXPECT_EQ(nearest("posit", kFormats), "");
+  EXPECT_EQ(nearest("nosuchop", {"cauchy"}), "");
+  EXPECT_EQ(nearest("mm", {"dot"}), "");
   EXPECT_EQ(nearest("", kFormats), "");
   EXPECT_EQ(nearest("x", {}), "");
 }

@@ -61,6 +61,11 @@ void check_tensors(const Manifest& manifest, const tensor::Safetensors& read,
                  kAdvice);
 }
 
+void require_any(const std::vector<Candidate>& all, const path& directory) {
+  MANTISSA_CHECK(!all.empty(), IoError, where_of(directory),
+                 ": there is no checkpoint; train until one is saved, or give another folder");
+}
+
 Loaded read_step(const path& directory, const char* pointer, int64_t step, FileSystem& files) {
   const std::vector<Candidate> all = candidates(directory, files);
   const auto found =
@@ -140,8 +145,7 @@ Loaded read_latest(const path& directory, FileSystem& files) {
     return std::move(*loaded);
   }
   const std::vector<Candidate> all = candidates(directory, files);
-  MANTISSA_CHECK(!all.empty(), IoError, where_of(directory),
-                 ": there is no checkpoint; begin a new run or give another folder");
+  require_any(all, directory);
   for (const Candidate& candidate : all) {
     loaded = try_read(reasons, [&] { return read(directory / candidate.name, files); });
     if (loaded) {
@@ -159,8 +163,12 @@ Loaded read_latest(const path& directory, FileSystem& files) {
 
 Loaded read_best(const path& directory, FileSystem& files) {
   const std::optional<int64_t> step = read_pointer(directory, kBest, files);
-  MANTISSA_CHECK(step, IoError, where_of(directory),
-                 ": no checkpoint was marked as the best; use the latest");
+  if (!step) {
+    require_any(candidates(directory, files), directory);
+    throw IoError(concat(where_of(directory),
+                         ": no checkpoint was marked as the best; use the latest (mantissa eval "
+                         "--checkpoint latest)"));
+  }
   return read_step(directory, kBest, *step, files);
 }
 

@@ -72,9 +72,14 @@ TEST_F(ReaderTest, NothingThereIsAnIoError) {
   EXPECT_FALSE(has_checkpoint("/none", files_));
   EXPECT_TRUE(has_checkpoint("/d", files_));
   EXPECT_EQ(message_of<IoError>([&] { return read_latest("/none", files_); }),
-            "checkpoint /none: there is no checkpoint; begin a new run or give another folder");
+            "checkpoint /none: there is no checkpoint; train until one is saved, or give another "
+            "folder");
+  EXPECT_EQ(message_of<IoError>([&] { return read_best("/none", files_); }),
+            "checkpoint /none: there is no checkpoint; train until one is saved, or give another "
+            "folder");
   EXPECT_EQ(message_of<IoError>([&] { return read_best("/d", files_); }),
-            "checkpoint /d: no checkpoint was marked as the best; use the latest");
+            "checkpoint /d: no checkpoint was marked as the best; use the latest (mantissa eval "
+            "--checkpoint latest)");
 }
 
 TEST_F(ReaderTest, WhenNoneIsWholeEveryReasonIsGiven) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include <CLI/CLI.hpp>
 
 namespace mantissa::cli {
@@ -10,7 +12,13 @@ inline constexpr int kFailed = 1;
 inline constexpr int kWrongUsage = 2;
 inline constexpr int kSavedRunAgain = 75;  // EX_TEMPFAIL of sysexits.h: interrupted, state saved
 
-/// Each adds one subcommand, whose callback does the work and may set `exit_code`.
+/// For CLI::Option::check.
+inline std::string refuse_empty_folder(const std::string& text) {
+  return text.empty() ? "is empty; name a folder" : "";
+}
+
+/// Each adds one subcommand, whose callback does the work and may set `exit_code`, also to that of
+/// a failure before it throws.
 void add_train(CLI::App& app, int& exit_code);
 void add_eval(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);

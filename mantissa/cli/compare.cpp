@@ -2,6 +2,7 @@
 #include <iostream>
 #include <memory>
 #include <set>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
@@ -17,6 +18,7 @@
 #include "mantissa/tensor/memory.h"
 #include "mantissa/train/loop.h"
 #include "mantissa/train/machine.h"
+#include "mantissa/train/run_folder.h"
 
 namespace mantissa::cli {
 namespace {
@@ -42,6 +44,20 @@ std::string hardware_sentence() {
                           : ": no units for " + without + ", expect less memory, not more speed");
 }
 
+// `a,b` is a and b.
+std::vector<std::string> split_at_commas(const std::vector<std::string>& texts) {
+  std::vector<std::string> names;
+  for (const std::string& text : texts) {
+    std::istringstream parts(text + ",");
+    for (std::string name; std::getline(parts, name, ',');) {
+      MANTISSA_CHECK(!name.empty(), InvalidArgument, "--precisions: \"", text,
+                     "\" has an empty name; write one comma between two names");
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
 // A run that is there already is continued, so that an interrupted comparison can be repeated.
 train::LoopOutcome start_or_resume(const train::RunConfig& config,
                                    const std::filesystem::path& folder,
@@ -49,9 +65,8 @@ train::LoopOutcome start_or_resume(const train::RunConfig& config,
   if (!std::filesystem::exists(folder / "run.toml")) {
     return train::start_run(config, folder, options);
   }
-  MANTISSA_CHECK(
-      train::to_toml(train::load_run_config(folder / "run.toml", {})) == train::to_toml(config),
-      InvalidArgument, folder.string(), ": holds a run with other settings; choose another --out");
+  MANTISSA_CHECK(train::to_toml(train::load_run(folder)) == train::to_toml(config), InvalidArgument,
+                 folder.string(), ": holds a run with other settings; choose another --out");
   return train::resume_run(folder, options);
 }
 
@@ -59,7 +74,7 @@ void run_compare(const Options& options, int& exit_code) {
   const std::atomic<int>& stop = stop_flag();
   std::set<std::string> seen;
   std::vector<train::Setting> precisions;
-  for (const std::string& precision : options.precisions) {
+  for (const std::string& precision : split_at_commas(options.precisions)) {
     MANTISSA_CHECK(seen.insert(precision).second, InvalidArgument, "--precisions: \"", precision,
                    "\" is named twice; name each once");
     precisions.push_back({"precision.compute", precision});
@@ -112,14 +127,13 @@ void add_compare(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "compare", "Train a run file in several precisions, same seed and batches, and compare");
   command->add_option("RUN.toml", options->run_file, "run file")->required();
-  command
-      ->add_option("--precisions", options->precisions,
-                   "comma-separated: fp32,tf32,bf16,fp16 (default: fp32,bf16,fp16)")
-      ->delimiter(',');
+  command->add_option("--precisions", options->precisions,
+                      "comma-separated: fp32,tf32,bf16,fp16 (default: fp32,bf16,fp16)");
   command
       ->add_option("--out", options->out,
                    "folder; each run gets one in it, and goes on if it is there already")
-      ->required();
+      ->required()
+      ->check(refuse_empty_folder);
   command->add_option("--set", options->settings, "KEY=VALUE, over the run file; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--json", options->json, "one JSON object, the last line of stdout");

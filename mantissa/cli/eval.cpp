@@ -30,10 +30,12 @@ checkpoint::Loaded load(const Options& options) {
   if (options.checkpoint == "latest") {
     return checkpoint::read_latest(folder);
   }
-  MANTISSA_CHECK(std::filesystem::path(options.checkpoint).filename() == options.checkpoint,
-                 InvalidArgument, "eval: --checkpoint ", options.checkpoint,
-                 " is no name within the run; give best, latest or step-N");
-  return checkpoint::read(folder / options.checkpoint);
+  const std::string& name = options.checkpoint;
+  MANTISSA_CHECK(!name.empty() && name != "." && name != ".." &&
+                     std::filesystem::path(name).filename() == name,
+                 InvalidArgument, "eval: --checkpoint \"", name,
+                 "\" is no name within the run; give best, latest or step-N");
+  return checkpoint::read(folder / name);
 }
 
 struct Row {
@@ -104,7 +106,9 @@ void run_eval(const Options& options) {
 void add_eval(CLI::App& app, int& /*exit_code*/) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("eval", "Evaluate a run on its held-out data");
-  command->add_option("RUN_DIR", options->folder, "folder of the run")->required();
+  command->add_option("RUN_DIR", options->folder, "folder of the run")
+      ->required()
+      ->check(refuse_empty_folder);
   command->add_option("--checkpoint", options->checkpoint,
                       "best (default), latest, or a folder name such as step-400");
   command->add_flag("--json", options->json, "one JSON object, the last line of stdout");

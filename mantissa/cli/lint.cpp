@@ -82,10 +82,12 @@ void print(const monitor::LintReport& report) {
 }
 
 void run_lint(const Options& options, int& exit_code) {
+  exit_code = kWrongUsage;  // of whatever fails: 1 says hazards alone
   if (options.rules) {
     MANTISSA_CHECK(options.run_file.empty(), InvalidArgument,
                    "lint: --rules lists the rules and takes no run file");
     run_rules(options.json);
+    exit_code = kDone;
     return;
   }
   MANTISSA_CHECK(!options.run_file.empty(), InvalidArgument, "lint: name a run file, or --rules");
@@ -97,9 +99,7 @@ void run_lint(const Options& options, int& exit_code) {
   } else {
     print(report);
   }
-  if (report.num(Severity::hazard) > 0 || !report.stopped.empty()) {
-    exit_code = kFailed;
-  }
+  exit_code = report.num(Severity::hazard) > 0 || !report.stopped.empty() ? kFailed : kDone;
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ void add_lint(CLI::App& app, int& exit_code) {
   command->add_flag("--json", options->json, "as JSON, the last line of stdout");
   command->footer(
       "Exit codes: 0 no hazard (notes change no result and do not count), 1 hazards, or a step\n"
-      "that a hazard stopped, 2 wrong usage or input.");
+      "that a hazard stopped, 2 wrong usage or input, or a failure such as a missing file.");
   command->callback([options, &exit_code] { run_lint(*options, exit_code); });
 }
 

@@ -23,6 +23,15 @@ int report(const std::string& message, int exit_code) {
 // LibTorch's messages carry a stack trace after their first line.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+constexpr const char* kOutOfMemory =
+    "out of memory; use a smaller train.batch, train.microbatch, model or context";
+
+// LibTorch has a kind for devices alone.
+bool is_out_of_memory(const c10::Error& error, const std::string& message) {
+  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+         message.find("allocate memory") != std::string::npos;
+}
+
 // CLI11 says "A subcommand is required" also for a misspelt one.
 std::string usage_error(const CLI::App& app, int argc, char** argv, const CLI::ParseError& error) {
   std::vector<std::string> names;
@@ -59,9 +68,12 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 failed or a\n"
-      "file that cannot be read, 2 wrong usage or input, 75 interrupted and saved (train: go on\n"
-      "with --resume; compare: repeat).");
+      "file that cannot be read (lint: hazards), 2 wrong usage or input (lint: also failed), 75\n"
+      "interrupted and saved (train: go on with --resume; compare: repeat).");
   int exit_code = kDone;
+  const auto fail = [&](const std::string& message) {
+    return report(message, exit_code == kDone ? kFailed : exit_code);
+  };
   for (const auto add :
        {add_train, add_eval, add_compare, add_policy, add_lint, add_numerics, add_doctor}) {
     add(app, exit_code);
@@ -71,7 +83,11 @@ int run(int argc, char** argv) {
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants a vector
     app.parse(std::move(arguments));
     std::cout.flush();
-    return std::cout ? exit_code : report("stdout: cannot be written; is the disk full?", kFailed);
+    if (!std::cout) {
+      return report("stdout: cannot be written; is the disk full?",
+                    app.got_subcommand("lint") ? kWrongUsage : kFailed);
+    }
+    return exit_code;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help, --version
       app.exit(error);
@@ -82,13 +98,14 @@ int run(int argc, char** argv) {
   } catch (const InvalidArgument& error) {
     return report(error.what(), kWrongUsage);
   } catch (const Error& error) {
-    return report(error.what(), kFailed);
+    return fail(error.what());
   } catch (const c10::Error& error) {
-    return report("LibTorch: " + first_line(error.what_without_backtrace()), kFailed);
+    const std::string message = first_line(error.what_without_backtrace());
+    return fail(is_out_of_memory(error, message) ? kOutOfMemory : "LibTorch: " + message);
   } catch (const std::bad_alloc&) {
-    return report("out of memory; use a smaller train.microbatch, model or context", kFailed);
+    return fail(kOutOfMemory);
   } catch (const std::exception& error) {
-    return report(first_line(error.what()), kFailed);
+    return fail(first_line(error.what()));
   }
 }
 

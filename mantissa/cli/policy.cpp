@@ -175,11 +175,12 @@ void run_explain(const Options& options) {
                     {"rule", name_of(explanation.rule)},
                     {"source", explanation.source},
                     {"arguments", arguments},
-                    {"outcome", explanation.outcome}});
+                    {"outcome", explanation.outcome},
+                    {"note", explanation.note}});
     if (!options.json) {
       std::cout << explanation.operation << ": " << to_string(explanation.rule) << " ("
                 << explanation.source << "): " << explanation.outcome << "\n"
-                << casts;
+                << casts << (explanation.note.empty() ? "" : concat("  ", explanation.note, "\n"));
     }
   }
   if (options.json) {

@@ -104,10 +104,10 @@ void add_train(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("train", "Train a run file, or go on with a run");
   command->add_option("RUN.toml", options->run_file, "run file; recipes/ has some");
-  command->add_option("--resume", options->resume, "go on with the run in this folder");
+  command->add_option("--resume", options->resume, "go on with the run in this folder")
+      ->check(refuse_empty_folder);
   command->add_option("--out", options->out, "new folder of the run (default: runs/NAME-PRECISION)")
-      ->check(
-          [](const std::string& text) { return text.empty() ? "is empty; name a folder" : ""; });
+      ->check(refuse_empty_folder);
   command->add_option("--precision", options->precision,
                       "fp32, tf32, bf16 or fp16; short for --set precision.compute=...");
   command->add_option("--policy", options->policy,

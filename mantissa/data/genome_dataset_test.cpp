@@ -134,8 +134,8 @@ TEST(GenomeDataset, RefusesSettingsOutOfRange) {
   EXPECT_EQ(error({.context = 0}), "dataset: context 0; valid: 1 or more tokens");
   EXPECT_EQ(error({.context = 2, .stride = -1}), "dataset: stride -1; valid: 1 or more bases");
   EXPECT_EQ(error({.context = 6}),
-            "windows: the longest stretch without a gap has 6 bases, a window needs 7; use a "
-            "shorter context or a longer sequence");
+            "windows: the longest stretch without a gap (10 or more N or other letters than A, C, "
+            "G and T) has 6 bases, a window needs 7; use a shorter context or a longer sequence");
   EXPECT_EQ(error({.context = 2, .objective = Objective::masked, .masking = {.chosen = 2}}),
             "masking: chosen 2; valid: more than 0, at most 1");
   EXPECT_EQ(error_of([] { const GenomeDataset dataset(nullptr, {}, {}); }),

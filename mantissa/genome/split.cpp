@@ -44,13 +44,17 @@ std::vector<Interval> merge(std::vector<Interval> intervals) {
   return merged;
 }
 
-std::vector<Interval> find_all(const Genome& genome, const std::vector<std::string>& entries) {
+std::vector<Interval> find_all(const Genome& genome, const std::vector<std::string>& entries,
+                               const char* part) {
   std::vector<Interval> all;
   for (const std::string& entry : entries) {
     const std::vector<Interval> found = find_entry(genome, entry);
     all.insert(all.end(), found.begin(), found.end());
   }
-  return merge(std::move(all));
+  std::vector<Interval> merged = merge(std::move(all));
+  MANTISSA_CHECK(entries.empty() || !merged.empty(), InvalidArgument, "split: ", part, " names \"",
+                 entries.front(), "\", which has no bases; hold out contigs that have some");
+  return merged;
 }
 
 void require_disjoint(const Genome& genome, const std::vector<Interval>& validation,
@@ -88,9 +92,12 @@ std::vector<Interval> complement_of(const Genome& genome, const std::vector<Inte
 }  // namespace
 
 Split split(const Genome& genome, const SplitSpec& spec) {
+  MANTISSA_CHECK(genome.num_bases() > 0, InvalidArgument,
+                 "split: the genome has no bases; give a FASTA file with sequences after its "
+                 "headers");
   Split result;
-  result.validation = find_all(genome, spec.validation);
-  result.test = find_all(genome, spec.test);
+  result.validation = find_all(genome, spec.validation, "validation");
+  result.test = find_all(genome, spec.test, "test");
   require_disjoint(genome, result.validation, result.test);
   std::vector<Interval> held_out = result.validation;
   held_out.insert(held_out.end(), result.test.begin(), result.test.end());

@@ -67,6 +67,10 @@ TEST(Split, NamesWhatIsWrong) {
             "of them");
   EXPECT_EQ(error_of({.validation = {"chr1", "chr2"}, .test = {"chr10"}}),
             "split: validation and test hold all 30 bases; leave some to train on");
+  EXPECT_EQ(error_of({.test = {"none"}}),
+            "split: test names \"none\", which has no bases; hold out contigs that have some");
+  EXPECT_EQ(message_of<InvalidArgument>([] { (void)split(Genome::parse(">a\n>b\n"), {}); }),
+            "split: the genome has no bases; give a FASTA file with sequences after its headers");
 }
 
 }  // namespace

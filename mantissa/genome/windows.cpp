@@ -15,10 +15,11 @@ Windows::Windows(const Genome& genome, const std::vector<Interval>& intervals,
   for (const Interval& interval : intervals) {
     cut(genome, interval);
   }
-  MANTISSA_CHECK(!pieces_.empty(), InvalidArgument,
-                 "windows: the longest stretch without a gap has ", longest_piece_,
-                 " bases, a window needs ", options.length,
-                 "; use a shorter context or a longer sequence");
+  MANTISSA_CHECK(!pieces_.empty(), InvalidArgument, "windows: the longest stretch without a gap (",
+                 options.min_gap, " or more N or other letters than A, C, G and T) has ",
+                 longest_piece_, " bases, a window needs ", options.length,
+                 longest_piece_ == 0 ? "; give a sequence whose bases are known"
+                                     : "; use a shorter context or a longer sequence");
 }
 
 void Windows::cut(const Genome& genome, const Interval& interval) {

@@ -81,8 +81,17 @@ TEST(Windows, RefuseASequenceShorterThanAWindow) {
   EXPECT_EQ(message_of<InvalidArgument>([&] {
               const Windows windows(genome, {{0, 0, 22}}, {.length = 7, .stride = 7});
             }),
-            "windows: the longest stretch without a gap has 6 bases, a window needs 7; use a "
-            "shorter context or a longer sequence");
+            "windows: the longest stretch without a gap (10 or more N or other letters than A, C, "
+            "G and T) has 6 bases, a window needs 7; use a shorter context or a longer sequence");
+}
+
+TEST(Windows, RefuseASequenceOfGapsAlone) {
+  const Genome genome = genome_of("NNNNNNNNRRNNNNNNNNNNNN");
+  EXPECT_EQ(message_of<InvalidArgument>([&] {
+              const Windows windows(genome, {{0, 0, 22}}, {.length = 7, .stride = 7});
+            }),
+            "windows: the longest stretch without a gap (10 or more N or other letters than A, C, "
+            "G and T) has 0 bases, a window needs 7; give a sequence whose bases are known");
 }
 
 TEST(Windows, RefuseSettingsOutOfRange) {

@@ -63,7 +63,7 @@ Tensor by_panels(ComputePath path, const Tensor& a_in, const Tensor& b_in, const
   const int64_t m = a.size(-2);
   const int64_t n = b.size(-1);
   const int64_t batch = a.dim() == 3 ? a.size(0) : 1;
-  const Tensor out =
+  Tensor out =
       a.dim() == 3 ? at::empty({batch, m, n}, a.options()) : at::empty({m, n}, a.options());
   Tensor self;
   if (self_in.defined() && beta != 0) {

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <set>
 
 #include <ATen/core/grad_mode.h>
@@ -25,11 +27,42 @@ constexpr std::array kMasters = {Masters::fp32, Masters::split, Masters::compens
 constexpr std::array kMomentFormats = {MomentFormat::fp32, MomentFormat::bf16,
                                        MomentFormat::blockwise8};
 
+// No byte is trained twice: each tensor has its own, though several may share a storage.
+void require_apart(const tensor::ParameterList& parameters) {
+  std::map<const char*, const tensor::Parameter*> by_begin;
+  const auto begin = [](const at::Tensor& value) {
+    return static_cast<const char*>(value.const_data_ptr());
+  };
+  for (const tensor::Parameter& parameter : parameters) {
+    if (!parameter.value.has_storage() || parameter.value.nbytes() == 0 ||
+        begin(parameter.value) == nullptr) {
+      continue;
+    }
+    const auto [at, is_new] = by_begin.emplace(begin(parameter.value), &parameter);
+    const auto require = [](const tensor::Parameter& a, const tensor::Parameter& b, bool apart) {
+      MANTISSA_CHECK(apart, InvalidArgument, "optimizer: parameters \"", a.name, "\" and \"",
+                     b.name, "\" overlap in memory; give each its own, or list one of them");
+    };
+    require(*at->second, parameter, is_new);
+    const auto end = [&](const tensor::Parameter& p) { return begin(p.value) + p.value.nbytes(); };
+    if (at != by_begin.begin()) {
+      const tensor::Parameter& before = *std::prev(at)->second;
+      require(before, parameter, end(before) <= begin(parameter.value));
+    }
+    if (std::next(at) != by_begin.end()) {
+      const tensor::Parameter& after = *std::next(at)->second;
+      require(after, parameter, end(parameter) <= begin(after.value));
+    }
+  }
+}
+
 void check_parameters(const tensor::ParameterList& parameters) {
   std::set<std::string> names;
   std::set<const void*> tensors;
   bool is_trained = false;
   for (const auto& [name, value] : parameters) {
+    MANTISSA_CHECK(!name.empty(), InvalidArgument, "optimizer: parameter number ", names.size(),
+                   " has an empty name; give it one");
     MANTISSA_CHECK(names.insert(name).second, InvalidArgument, "optimizer: parameter \"", name,
                    "\" is listed twice; list it once");
     MANTISSA_CHECK(value.defined() &&
@@ -52,6 +85,7 @@ void check_parameters(const tensor::ParameterList& parameters) {
                    "optimizer: parameter \"", name,
                    "\" is a tensor that an earlier name has too; list a tied weight once");
   }
+  require_apart(parameters);
   MANTISSA_CHECK(is_trained, InvalidArgument, "optimizer: none of the ", parameters.size(),
                  " parameters requires a gradient; call requires_grad_() on those to train");
 }

@@ -165,10 +165,11 @@ struct ParameterSlot;
 /// `accumulate_`: every element is updated, as moments and decay demand.
 class MANTISSA_API Optimizer {
  public:
-  /// Names, dtypes, devices and options are checked. Parameters are leaves; those that require no
-  /// gradient stay as they are, and one must. InvalidArgument for a parameter in two groups, for a
-  /// glob (of a group, or a no_decay that is not the default) that matches no parameter, and for an
-  /// FP16 parameter with Masters::split. Unsupported for settings that only fused passes know.
+  /// Names, dtypes, devices and options are checked. Parameters are leaves and do not overlap;
+  /// those that require no gradient stay as they are, and one must. InvalidArgument for a parameter
+  /// in two groups, for a glob (of a group, or a no_decay that is not the default) that matches no
+  /// parameter, and for an FP16 parameter with Masters::split. Unsupported for settings that only
+  /// fused passes know.
   Optimizer(const tensor::ParameterList& parameters, const OptimizerOptions& options);
   explicit Optimizer(const tensor::ParameterList& parameters);
   ~Optimizer();

@@ -895,6 +895,8 @@ TEST(Optimizer, BadParametersAreNamed) {
   const Tensor one = at::ones({1});
   EXPECT_EQ(construction_failure({{"a", one}, {"a", at::ones({1})}}),
             "optimizer: parameter \"a\" is listed twice; list it once");
+  EXPECT_EQ(construction_failure({{"a", one}, {"", at::ones({1})}}),
+            "optimizer: parameter number 1 has an empty name; give it one");
   EXPECT_EQ(construction_failure({{"a", one}, {"b", one}}),
             "optimizer: parameter \"b\" is a tensor that an earlier name has too; list a tied "
             "weight once");
@@ -911,6 +913,22 @@ TEST(Optimizer, BadParametersAreNamed) {
   EXPECT_EQ(construction_failure({{"a", one.expand({3})}}),
             "optimizer: parameter \"a\" has strides [0], which overlap or leave gaps; make it "
             "contiguous");
+}
+
+TEST(Optimizer, ParametersThatOverlapAreRefused) {
+  const Tensor flat = at::zeros({8});
+  const auto part = [&](int64_t begin, int64_t size) {
+    return flat.narrow(0, begin, size).requires_grad_();
+  };
+  EXPECT_EQ(construction_failure({{"b", part(4, 4)}, {"a", part(0, 4)}}), "") << "one buffer";
+  const std::string refusal =
+      "optimizer: parameters \"a\" and \"b\" overlap in memory; give each its own, or list one of "
+      "them";
+  EXPECT_EQ(construction_failure({{"a", part(0, 4)}, {"b", part(0, 4)}}), refusal);
+  EXPECT_EQ(construction_failure({{"a", part(0, 5)}, {"b", part(4, 4)}}), refusal);
+  EXPECT_EQ(construction_failure({{"a", part(4, 4)}, {"b", part(0, 5)}}), refusal);
+  EXPECT_EQ(construction_failure({{"a", part(0, 8)}, {"b", part(2, 2)}}), refusal);
+  EXPECT_EQ(construction_failure({{"a", part(0, 0)}, {"b", part(0, 8)}}), "");
 }
 
 TEST(Optimizer, BadRatesAndUnknownNamesAreErrors) {

@@ -14,6 +14,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr const char* kAdvice =
+    "; the record is damaged: move it away, and a resume goes on without its history";
+
 // Calls `visit(key, field)` for each field, in the order of the file. This one list is what both
 // writing and reading follow.
 template <typename Self, typename Visit>
@@ -166,14 +169,14 @@ class LineReader {
  private:
   const ordered_json& at(const char* key) const {
     const auto found = json_.find(key);
-    MANTISSA_CHECK(found != json_.end(), Corruption, where_, ": key \"", key,
-                   "\" is missing; the record is damaged");
+    MANTISSA_CHECK(found != json_.end(), Corruption, where_, ": key \"", key, "\" is missing",
+                   kAdvice);
     return *found;
   }
 
   void require(bool holds, const char* key, const char* what) const {
     MANTISSA_CHECK(holds, Corruption, where_, ": \"", key, "\" is ", dump(at(key)), ", not ", what,
-                   "; the record is damaged");
+                   kAdvice);
   }
 
   const ordered_json& json_;
@@ -183,8 +186,7 @@ class LineReader {
 template <size_t index = 0>
 Event read_event(const std::string& type, const LineReader& reader, const std::string& where) {
   if constexpr (index == std::variant_size_v<Event>) {
-    throw Corruption(
-        concat(where, ": unknown type \"", type, "\" of event; the record is damaged"));
+    throw Corruption(concat(where, ": unknown type \"", type, "\" of event", kAdvice));
   } else if (type == kTypes[index]) {
     return reader.read<std::variant_alternative_t<index, Event>>();
   } else {
@@ -214,10 +216,9 @@ Entry from_json(std::string_view line, const std::string& where) {
   try {
     json = ordered_json::parse(line);
   } catch (const nlohmann::json::exception&) {
-    throw Corruption(concat(where, ": not a line of JSON; the record is damaged"));
+    throw Corruption(concat(where, ": not a line of JSON", kAdvice));
   }
-  MANTISSA_CHECK(json.is_object(), Corruption, where,
-                 ": not an object of JSON; the record is damaged");
+  MANTISSA_CHECK(json.is_object(), Corruption, where, ": not an object of JSON", kAdvice);
   const LineReader reader(json, where);
   int64_t schema = 0;
   reader.get("schema", schema);

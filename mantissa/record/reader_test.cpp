@@ -49,7 +49,10 @@ TEST(Reader, ABadLineWithAnEndIsNamedByItsNumber) {
     (void)read_bytes(bytes);
     FAIL() << "expected Corruption";
   } catch (const Corruption& error) {
-    EXPECT_STREQ(error.what(), "record /r: line 2: not a line of JSON; the record is damaged");
+    EXPECT_STREQ(
+        error.what(),
+        "record /r: line 2: not a line of JSON; the record is damaged: move it away, and a "
+        "resume goes on without its history");
   }
   EXPECT_THROW((void)read_bytes("\n"), Corruption);
 }

@@ -44,7 +44,7 @@ class Ledger {
       MANTISSA_CHECK(total_ + size_bytes <= limit, Error, "memory: ", size_bytes,
                      " bytes asked for, with ", total_, " bytes in tensors, and the system can ",
                      "give this process ", limit,
-                     " for tensors; use a smaller train.microbatch, model or context");
+                     " for tensors; use a smaller train.batch, train.microbatch, model or context");
     }
     unchecked_from_ = total_ + size_bytes + kCheckEveryBytes;
   }

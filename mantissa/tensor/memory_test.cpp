@@ -309,7 +309,8 @@ TEST_F(MemoryTest, MoreThanTheSystemCanGiveIsRefusedInOneLine) {
   }
   // All that is available, of which some is kept for what is not tensors.
   EXPECT_THAT([&] { (void)at::empty({memory->available_bytes}, at::kByte); },
-              ThrowsMessage<Error>(HasSubstr("use a smaller train.microbatch, model or context")));
+              ThrowsMessage<Error>(
+                  HasSubstr("use a smaller train.batch, train.microbatch, model or context")));
   EXPECT_EQ(live_total(), 0);
   const at::Tensor small = at::empty({100});  // and the next one is served
   EXPECT_EQ(live_total(), 400);

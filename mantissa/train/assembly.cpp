@@ -146,6 +146,16 @@ std::string fingerprint_of(const genome::Genome& genome) {
   return hex(hash.value());
 }
 
+// Says of which file, and of which part of it, a refusal is.
+template <typename Call>
+auto of_part(const std::string& part, Call call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(concat(part, ": ", error.what()));
+  }
+}
+
 }  // namespace
 
 void require_genome(const RunData& data, const std::string& fingerprint, const std::string& fasta) {
@@ -159,27 +169,30 @@ RunData open_data(const RunConfig& config) {
   RunData result;
   result.genome = std::make_shared<const genome::Genome>(genome::Genome::open(config.data.fasta));
   result.fingerprint = fingerprint_of(*result.genome);
-  result.split = genome::split(*result.genome, {config.data.validation, config.data.test});
+  result.split = of_part(config.data.fasta, [&] {
+    return genome::split(*result.genome, {config.data.validation, config.data.test});
+  });
   data::GenomeDatasetOptions options;
   options.context = config.data.context;
   options.objective = data::parse_objective(config.data.objective);
   if (config.data.stride > 0) {
     options.stride = config.data.stride;
   }
-  result.train =
-      std::make_shared<const data::GenomeDataset>(result.genome, result.split.train, options);
+  const auto dataset = [&](const char* part, const std::vector<genome::Interval>& intervals) {
+    return of_part(concat(config.data.fasta, ": ", part), [&] {
+      return std::make_shared<const data::GenomeDataset>(result.genome, intervals, options);
+    });
+  };
+  result.train = dataset("training data", result.split.train);
   // Held-out data: each base is scored once, whatever the stride of training.
   options.stride.reset();
   options.scoring = data::Scoring::once;
-  const auto held_out = [&](const std::vector<genome::Interval>& intervals)
-      -> std::shared_ptr<const data::GenomeDataset> {
-    if (intervals.empty()) {
-      return nullptr;
-    }
-    return std::make_shared<const data::GenomeDataset>(result.genome, intervals, options);
-  };
-  result.validation = held_out(result.split.validation);
-  result.test = held_out(result.split.test);
+  if (!result.split.validation.empty()) {
+    result.validation = dataset("validation data (data.validation)", result.split.validation);
+  }
+  if (!result.split.test.empty()) {
+    result.test = dataset("test data (data.test)", result.split.test);
+  }
   return result;
 }
 

@@ -31,7 +31,8 @@ struct RunData {
   std::string fingerprint;  // of the genome: xxh3 of its names, lengths and letters
 };
 
-/// Opens the genome and cuts it into windows. Throws what they throw.
+/// Opens the genome and cuts it into windows. Throws what they throw; a refusal begins with the
+/// file and says whether it is of training, validation or test data.
 MANTISSA_API RunData open_data(const RunConfig& config);
 
 /// Throws InvalidArgument when `data` is not of the genome with that fingerprint.

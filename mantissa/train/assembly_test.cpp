@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
 #include "mantissa/base/process_memory.h"
 #include "mantissa/train/tiny_run_test.h"
 
@@ -83,6 +84,35 @@ TEST_F(AssemblyTest, ABatchBeyondTheMemoryIsRefusedBeforeItIsRead) {
   const RunData data = open_data(config());
   EXPECT_THAT([&] { make_loader(run, data); },
               ::testing::ThrowsMessage<Error>(::testing::HasSubstr("use a smaller train.batch")));
+}
+
+TEST_F(AssemblyTest, DataThatIsRefusedIsNamed) {
+  const auto refusal = [&](const std::string& fasta, const std::vector<Setting>& settings) {
+    std::filesystem::remove(root_ / "own.fa.fai");  // of the one before
+    std::vector<Setting> all = {{"data.fasta", root_.write("own.fa", fasta).string()}};
+    all.insert(all.end(), settings.begin(), settings.end());
+    return message_of<InvalidArgument>([&] { (void)open_data(config(all)); });
+  };
+  const std::string where = (root_ / "own.fa").string() + ": ";
+  const std::string known(100, 'A');
+  const std::string three = ">a\n" + known + "\n>b\nACGT\n>none\n";
+  using ::testing::AllOf;
+  using ::testing::EndsWith;
+  using ::testing::StartsWith;
+  EXPECT_THAT(refusal(">a\n" + std::string(100, 'N') + "\n", {{"data.validation", "[]"}}),
+              AllOf(StartsWith(where + "training data: windows: "),
+                    EndsWith("has 0 bases, a window needs 33; give a sequence whose bases are "
+                             "known")));
+  EXPECT_THAT(refusal(three, {{"data.validation", "[\"b\"]"}}),
+              AllOf(StartsWith(where + "validation data (data.validation): windows: "),
+                    EndsWith("has 4 bases, a window needs 33; use a shorter context or a longer "
+                             "sequence")));
+  EXPECT_THAT(refusal(three, {{"data.validation", "[]"}, {"data.test", "[\"b\"]"}}),
+              StartsWith(where + "test data (data.test): windows: "));
+  EXPECT_THAT(refusal(three, {{"data.validation", "[\"none\"]"}}),
+              StartsWith(where + "split: validation names \"none\", which has no bases"));
+  EXPECT_THAT(refusal(">a\n>b\n", {{"data.validation", "[]"}}),
+              StartsWith(where + "split: the genome has no bases; "));
 }
 
 TEST_F(AssemblyTest, MarkovBaselineOfLambdaIsThePublishedOne) {

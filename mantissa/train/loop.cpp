@@ -63,15 +63,15 @@ struct StartedRun {
 };
 
 StartedRun read_run(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "run.toml";
   const std::filesystem::path record = folder / "record.jsonl";
   StartedRun run;
-  run.config = load_run_config(file, {});
+  run.config = load_run_of(folder);
   if (path_exists(record)) {
     run.history = read_history(record);
     MANTISSA_CHECK(run.history.config.empty() || run.history.config == to_toml(run.config),
-                   InvalidArgument, file.string(),
-                   ": was changed since the run began; undo that, or start a new run with --out");
+                   InvalidArgument, (folder / "run.toml").string(),
+                   ": was damaged or changed since the run began; put it back, record.jsonl begins "
+                   "with its text, or start a new run with --out");
   }
   return run;
 }

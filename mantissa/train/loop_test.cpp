@@ -132,7 +132,7 @@ TEST_F(LoopTest, ARunFileThatWasChangedSinceIsRefused) {
   for (const auto& read : {std::function<void()>([&] { load_run(root_ / "a"); }),
                            std::function<void()>([&] { resume_run(root_ / "a"); })}) {
     EXPECT_THAT(read, ::testing::ThrowsMessage<InvalidArgument>(
-                          ::testing::HasSubstr("was changed since the run began")));
+                          ::testing::HasSubstr("was damaged or changed since the run began")));
   }
 }
 
@@ -181,7 +181,7 @@ TEST_F(LoopTest, AnEditedRunFileIsRefused) {
   replace_file(root_ / "a" / "run.toml", to_toml(config({{"train.seed", "2"}})));
   EXPECT_THAT([&] { resume_run(root_ / "a"); },
               ::testing::ThrowsMessage<InvalidArgument>(
-                  ::testing::HasSubstr("run.toml: was changed since the run began")));
+                  ::testing::HasSubstr("run.toml: was damaged or changed since the run began")));
 }
 
 TEST_F(LoopTest, LostCheckpointsAreNotTakenForABeginning) {

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -16,6 +17,7 @@
 #include "mantissa/amp/policy.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/nearest.h"
+#include "mantissa/base/toml_advice.h"
 #include "mantissa/numerics/format.h"
 #include "mantissa/tensor/dtype.h"
 #include "mantissa/train/run_config_keys.h"
@@ -59,14 +61,33 @@ std::string number_text(double value) {
   return {buffer.data(), end};
 }
 
+bool is_integer(const Key& key) {
+  RunConfig any;
+  return std::holds_alternative<int64_t*>(key.field(any));
+}
+
 std::string range_text(const Key& key) {
   std::string text = key.minimum == kAboveZero  ? "more than 0"
                      : key.minimum == kAboveOne ? "more than 1"
                                                 : "at least " + number_text(key.minimum);
-  if (key.maximum != kUnbounded) {
-    text += key.maximum == kBelowOne ? " and less than 1" : ", at most " + number_text(key.maximum);
+  if (key.maximum == kBelowOne) {
+    return text + " and less than 1";
   }
-  return text;
+  const bool is_any_integer = is_integer(key) && key.maximum == kUnbounded;
+  return text + ", at most " +
+         (is_any_integer ? std::to_string(std::numeric_limits<int64_t>::max())
+                         : number_text(key.maximum));
+}
+
+// A decimal number that toml++ refuses because 64 bits do not hold it.
+bool is_beyond_64_bits(std::string text) {
+  std::erase(text, '_');
+  const auto is_beyond = [&](auto value) {
+    const char* const end = text.data() + text.size();
+    const auto result = std::from_chars(text.data() + (text.starts_with('+') ? 1 : 0), end, value);
+    return result.ptr == end && result.ec == std::errc::result_out_of_range;
+  };
+  return is_beyond(int64_t{0}) || is_beyond(0.0);
 }
 
 void check_range(const Key& key, double value, const std::string& where, const std::string& shown) {
@@ -117,6 +138,18 @@ void assign(const Key& key, const toml::node& node, RunConfig& config, const std
              key.field(config));
 }
 
+// A number that TOML refuses comes as a text.
+void require_representable(const Key& key, const Setting& setting, const toml::node& value,
+                           const std::string& where) {
+  RunConfig any;
+  const Field field = key.field(any);
+  const bool is_number =
+      std::holds_alternative<int64_t*>(field) || std::holds_alternative<double*>(field);
+  MANTISSA_CHECK(!is_number || !value.is_string() || !is_beyond_64_bits(setting.value),
+                 InvalidArgument, where, ": ", key.name, " is ", setting.value,
+                 ", which 64 bits do not hold; valid: ", range_text(key));
+}
+
 // Texts that name files become absolute against the folder they were written in.
 void resolve_paths(const Key& key, RunConfig& config, const fs::path& folder) {
   const auto resolve = [&](std::string& path) {
@@ -132,13 +165,18 @@ void resolve_paths(const Key& key, RunConfig& config, const fs::path& folder) {
 }
 
 toml::table parse_file(const fs::path& file) {
-  MANTISSA_CHECK(fs::is_regular_file(file), IoError, file.string(),
+  MANTISSA_CHECK(fs::exists(file), IoError, file.string(),
                  ": no such run file; see recipes/ for examples");
+  MANTISSA_CHECK(!fs::is_directory(file), IoError, file.string(),
+                 ": is a folder; name a run file (.toml) in it");
+  MANTISSA_CHECK(fs::is_regular_file(file), IoError, file.string(),
+                 ": is a pipe or a device; name a run file (.toml)");
   try {
     return toml::parse_file(file.string());
   } catch (const toml::parse_error& error) {
     throw InvalidArgument(concat(file.string(), ":", error.source().begin.line, ": ",
-                                 error.description(), "; a run file is TOML"));
+                                 error.description(), "; ",
+                                 toml_advice(error.description(), "a run file is TOML")));
   }
 }
 
@@ -188,11 +226,39 @@ bool assigns(const std::string& source, const std::string& setting) {
   return false;
 }
 
+// A run file with settings over it, before its keys are looked at together.
+struct Draft {
+  RunConfig config;
+  std::map<std::string, std::string> in_file;   // key: where
+  std::map<std::string, std::string> settings;  // likewise
+
+  // Where the key was given; `otherwise` when nowhere.
+  std::string origin(const std::string& key, const std::string& otherwise) const {
+    const auto setting = settings.find(key);
+    const auto line = in_file.find(key);
+    return setting != settings.end() ? setting->second
+           : line != in_file.end()   ? line->second
+                                     : otherwise;
+  }
+};
+
+// A policy that is refused says where it was given.
+amp::Policy find_policy(const std::string& given, const std::string& origin) {
+  try {
+    return amp::find_policy(given);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(concat(origin, ": precision.policy: ", error.what()));
+  } catch (const IoError& error) {
+    throw IoError(concat(origin, ": precision.policy: ", error.what()));
+  }
+}
+
 // Makes the policy one line of text, so that the run does not depend on a file that may change, and
 // says in precision.param what it says of parameters.
-void resolve_policy(RunConfig& config, const std::string& where) {
+void resolve_policy(Draft& draft, const std::string& where) {
+  RunConfig& config = draft.config;
   const std::string given = config.precision.policy;
-  amp::Policy policy = amp::find_policy(given);
+  amp::Policy policy = find_policy(given, draft.origin("precision.policy", where));
   std::string source = given;
   if (given.ends_with(".toml")) {
     std::ifstream file(given);
@@ -224,19 +290,13 @@ void resolve_policy(RunConfig& config, const std::string& where) {
   config.precision.param = numerics::to_string(policy.param);
 }
 
-// A run file with settings over it, before its keys are looked at together.
-struct Draft {
-  RunConfig config;
-  std::map<std::string, std::string> in_file;   // key: where
-  std::map<std::string, std::string> settings;  // likewise
-};
-
 void apply(const Setting& setting, Draft& draft) {
   const std::string where = "--set " + setting.key + "=" + setting.value;
   const Key& key = find_key(setting.key, where);
   MANTISSA_CHECK(draft.settings.emplace(key.name, where).second, InvalidArgument, where, ": ",
                  key.name, " is set twice on the command line; set it once");
   const toml::table parsed = parse_value(setting);
+  require_representable(key, setting, *parsed.get("value"), where);
   assign(key, *parsed.get("value"), draft.config, where);
   resolve_paths(key, draft.config, fs::current_path());
 }
@@ -275,9 +335,9 @@ void check_effect(const Draft& file, const Draft& draft, const std::vector<RunCo
       continue;
     }
     if (!is_set) {
-      RunConfig alone = file.config;
+      Draft alone = file;
       resolve_policy(alone, name);
-      if (key.has_effect(alone)) {
+      if (key.has_effect(alone.config)) {
         continue;
       }
     }
@@ -300,7 +360,7 @@ std::vector<RunConfig> load(const fs::path& file, const std::vector<Setting>& se
     if (alternative) {
       apply(*alternative, run);
     }
-    resolve_policy(run.config, file.string());
+    resolve_policy(run, file.string());
     check_together(run.config, file.string());
     runs.push_back(std::move(run.config));
   }

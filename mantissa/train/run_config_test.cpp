@@ -105,6 +105,22 @@ TEST_F(RunConfigTest, WrongTypesAndRangesSayWhatIsValid) {
               HasSubstr("train.steps is 0; valid: at least 1, at most 1000000000000000"));
   EXPECT_THAT(message_of("optim.lr", "-1e-3"), HasSubstr("optim.lr is -0.001; valid: "));
   EXPECT_THAT(message_of("optim.lr", "nan"), HasSubstr("expected a finite number"));
+  EXPECT_THAT(message_of("train.seed", "18446744073709551615"),
+              HasSubstr("train.seed is 18446744073709551615, which 64 bits do not hold; valid: at "
+                        "least 0, at most 9223372036854775807"));
+  EXPECT_THAT(message_of("train.seed", "-1"),
+              HasSubstr("valid: at least 0, at most 9223372036854775807"));
+  EXPECT_THAT(message_of("train.steps", "99999999999999999999"),
+              HasSubstr("which 64 bits do not hold; valid: at least 1, at most 1000000000000000"));
+  EXPECT_THAT(message_of("optim.lr", "1e400"),
+              HasSubstr("optim.lr is 1e400, which 64 bits do not hold; valid: more than 0, at most "
+                        "1000000"));
+  EXPECT_THAT(message_of("model.rope_base", "1e305"), HasSubstr("at most 1e+300"));
+  EXPECT_THAT(message_of("optim.lr", "99_999_999_999_999_999_999"),
+              HasSubstr("which 64 bits do not hold"));
+  EXPECT_THAT(message_of("train.steps", "007"), HasSubstr("expected an integer"));
+  EXPECT_THAT(message_of("optim.lr", "1e4x"), HasSubstr("expected a number"));
+  EXPECT_THAT(message_of("optim.lr", ""), HasSubstr("expected a number"));
   EXPECT_THAT(message_of("precision.compute", "fp61"), HasSubstr("did you mean \"fp32\"?"));
   EXPECT_THAT(message_of("data.reverse_complement", "1"), HasSubstr("expected true or false"));
   EXPECT_THAT(message_of("data.validation", "chr1"), HasSubstr("expected a list of texts"));
@@ -213,6 +229,19 @@ TEST_F(RunConfigTest, BrokenTomlAndMissingFilesAreOneLine) {
   EXPECT_THAT([&] { load("[data\nfasta = 1\n"); },
               ThrowsMessage<InvalidArgument>(
                   ::testing::AllOf(HasSubstr("run.toml:1: "), ::testing::Not(HasSubstr("\n")))));
+  EXPECT_THAT(
+      [&] { load("[train]\nseed = 99999999999999999999\n"); },
+      ThrowsMessage<InvalidArgument>(::testing::AllOf(
+          HasSubstr("run.toml:2: "), HasSubstr("; integers are -9223372036854775808 to "))));
+  EXPECT_THAT([&] { load("[data]\ncontext = 8\ncontext = 9\n"); },
+              ThrowsMessage<InvalidArgument>(HasSubstr(
+                  "run.toml:3: Error while parsing key-value pair: cannot redefine existing "
+                  "integer 'context'; a name is given once, "
+                  "keep one of them")));
+  EXPECT_THAT([&] { load_run_config(folder_.path(), {}); },
+              ThrowsMessage<IoError>(HasSubstr(": is a folder; name a run file (.toml) in it")));
+  EXPECT_THAT([&] { load_run_config("/dev/null", {}); },
+              ThrowsMessage<IoError>("/dev/null: is a pipe or a device; name a run file (.toml)"));
   EXPECT_THAT([&] { load_run_config(folder_ / "absent.toml", {}); },
               ThrowsMessage<IoError>(HasSubstr("absent.toml: no such run file")));
 }
@@ -240,6 +269,22 @@ TEST_F(RunConfigTest, APolicyFileBecomesTextAndMustNotContradictTheFormat) {
       load(std::string(kMinimal) + "[precision]\ncompute = \"bf16\"\npolicy = \"bf16.toml\"\n")
           .precision.policy,
       "torch");
+}
+
+TEST_F(RunConfigTest, APolicyThatIsRefusedSaysWhereItWasGiven) {
+  const std::string section = std::string(kMinimal) + "[precision]\npolicy = ";
+  EXPECT_THAT([&] { load(section + "\"torhc\"\n"); },
+              ThrowsMessage<InvalidArgument>(
+                  HasSubstr("run.toml:4: precision.policy: policy: unknown base \"torhc\"; did you "
+                            "mean \"torch\"?")));
+  EXPECT_THAT([&] { load(section + "\"absent.toml\"\n"); },
+              ThrowsMessage<IoError>(HasSubstr("run.toml:4: precision.policy: policy ")));
+  EXPECT_THAT(
+      [&] {
+        load(kMinimal, {{"precision.policy", "torhc"}});
+      },
+      ThrowsMessage<InvalidArgument>(
+          HasSubstr("--set precision.policy=torhc: precision.policy: policy: unknown base")));
 }
 
 TEST_F(RunConfigTest, APolicySaysInWhichFormatParametersAre) {

@@ -57,4 +57,15 @@ RunFolder RunFolder::open(const std::filesystem::path& path) {
   return RunFolder(path);
 }
 
+RunConfig load_run_of(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "run.toml";
+  try {
+    return load_run_config(file, {});
+  } catch (const InvalidArgument& error) {
+    throw Corruption(
+        concat(file.string(), ": the settings of this run are damaged or were changed (",
+               error.what(), "); put the file back, record.jsonl begins with its text"));
+  }
+}
+
 }  // namespace mantissa::train

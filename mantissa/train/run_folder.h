@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "mantissa/base/api.h"
+#include "mantissa/train/run_config.h"
 
 namespace mantissa::train {
 
@@ -44,5 +45,9 @@ class MANTISSA_API RunFolder {
   std::filesystem::path path_;
   int lock_;  // file descriptor; the lock ends with the process, however that ends
 };
+
+/// What the run in `folder` was started with, from its run.toml. Throws Corruption when that is no
+/// longer a valid run file.
+MANTISSA_API RunConfig load_run_of(const std::filesystem::path& folder);
 
 }  // namespace mantissa::train

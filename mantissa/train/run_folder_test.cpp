@@ -37,5 +37,18 @@ TEST_F(RunFolderTest, OpenNeedsARun) {
               ::testing::ThrowsMessage<IoError>(::testing::HasSubstr("holds no run")));
 }
 
+TEST_F(RunFolderTest, ADamagedRunFileIsSaidToBeTheRunsOwn) {
+  const RunFolder folder = RunFolder::create(root_ / "a");
+  for (const char* text : {"", "[data]\nfasta = \"/gen", "[data]\nfast = 1\n"}) {
+    replace_file(folder.config(), text);
+    EXPECT_THAT(
+        [&] { (void)load_run_of(root_ / "a"); },
+        ::testing::ThrowsMessage<Corruption>(::testing::AllOf(
+            ::testing::StartsWith((root_ / "a" / "run.toml").string() +
+                                  ": the settings of this run are damaged or were changed"),
+            ::testing::HasSubstr("; put the file back, record.jsonl begins with its text"))));
+  }
+}
+
 }  // namespace
 }  // namespace mantissa::train

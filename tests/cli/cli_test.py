@@ -144,6 +144,15 @@ class CliTest(unittest.TestCase):
         self.fails(2, "is set twice", "train", self.run_file, "--precision", "fp16", "--set", "precision.compute=bf16")
         self.fails(2, "--stepz", "train", self.run_file, "--stepz", "5")
         self.fails(2, "named twice", "compare", self.run_file, "--precisions", "fp32,fp32", "--out", "c")
+        for names in ("fp32,,bf16", "fp32,", ",fp32", ""):
+            self.fails(2, f'"{names}" has an empty name', "compare", self.run_file, "--precisions", names, "--out", "c")
+        self.fails(2, "train.seed is 18446744073709551615, which 64 bits do not hold; valid: at least 0",
+                   "train", self.run_file, "--set", "train.seed=18446744073709551615")
+        self.run_file.write_text(RUN_FILE + "lr = 1e-3\n")
+        self.fails(2, "cannot redefine existing floating-point 'lr'; a name is given once", "train", self.run_file)
+        self.run_file.write_text(RUN_FILE)
+        self.fails(2, "--set precision.policy=torhc: precision.policy: policy: unknown base",
+                   "train", self.run_file, "--policy", "torhc")
 
     def test_a_genome_shorter_than_the_context_is_named(self):
         (self.folder / "short.fa").write_text(">s\nACGTACGT\n")
@@ -151,7 +160,45 @@ class CliTest(unittest.TestCase):
                              "--set", "data.validation=[]")
         self.assertNotIn("\n", message)
 
+    def test_data_that_cannot_be_cut_into_windows_is_named(self):
+        (self.folder / "unknown.fa").write_text(">s\n" + "N" * 500 + "\n")
+        self.fails(2, "unknown.fa: training data: windows: the longest stretch without a gap (10 or more N", "train",
+                   self.run_file, "--set", "data.fasta=unknown.fa", "--set", "data.validation=[]")
+        self.fails(2, "lambda.fa: validation data (data.validation): windows: ", "train", self.run_file,
+                   "--set", 'data.validation=["NC_001416.1:1-9"]')
+        (self.folder / "empty.fa").write_text(">s\n")
+        self.fails(2, "empty.fa: split: the genome has no bases", "train", self.run_file,
+                   "--set", "data.fasta=empty.fa", "--set", "data.validation=[]")
+
+    def test_a_damaged_record_says_how_to_go_on(self):
+        self.mantissa("train", self.run_file, "--out", "a")
+        record = self.folder / "a/record.jsonl"
+        record.write_text("garbage\n")
+        self.fails(1, "line 1: not a line of JSON; the record is damaged: move it away", "train", "--resume", "a")
+        record.rename(self.folder / "moved")
+        self.assertIn("has 0 of the 12 steps", self.mantissa("train", "--resume", "a").stderr)
+
+    def test_a_damaged_run_file_is_said_to_be_the_runs_own(self):
+        self.mantissa("train", self.run_file, "--out", "cmp/fp32")
+        (self.folder / "cmp/fp32/run.toml").write_text("")
+        for arguments in (("train", "--resume", "cmp/fp32"), ("eval", "cmp/fp32"),
+                          ("compare", self.run_file, "--precisions", "fp32", "--out", "cmp")):
+            self.fails(1, "run.toml: the settings of this run are damaged or were changed", *arguments)
+
+    def test_eval_without_a_checkpoint_says_which_there_are(self):
+        self.mantissa("train", self.run_file, "--out", "a")
+        (self.folder / "a/checkpoints/best").unlink()
+        self.fails(1, "no checkpoint was marked as the best; use the latest (mantissa eval --checkpoint latest)",
+                   "eval", "a")
+        (self.folder / "a/checkpoints").rename(self.folder / "moved")
+        self.fails(1, "there is no checkpoint", "eval", "a")
+        self.fails(1, "there is no checkpoint", "eval", "a", "--checkpoint", "latest")
+
     def test_missing_files_and_folders_are_named_and_exit_1(self):
+        self.fails(1, "is a folder; name a run file", "train", self.folder)
+        self.fails(1, "/dev/null: is a pipe or a device", "train", "/dev/null")
+        self.fails(1, "file /dev/null: is there and is not a folder", "train", self.run_file, "--out", "/dev/null/x")
+        self.fails(1, "is a folder; name a policy file", "policy", "check", f"{self.folder}/")
         self.fails(1, "absent.toml: no such run file", "train", "absent.toml")
         self.fails(1, "absent.fa", "train", self.run_file, "--set", "data.fasta=absent.fa")
         self.fails(1, "holds no run", "train", "--resume", "absent")
@@ -180,7 +227,12 @@ class CliTest(unittest.TestCase):
     def test_names_that_lead_out_of_a_run_are_refused(self):
         self.mantissa("train", self.run_file, "--out", "named")
         self.fails(2, "is no name within the run", "eval", "named", "--checkpoint", "../../other/step-1")
+        for name in ("", ".", ".."):
+            self.fails(2, f'--checkpoint "{name}" is no name within the run', "eval", "named", "--checkpoint", name)
         self.fails(2, "name a folder", "train", self.run_file, "--out", "")
+        self.fails(2, "name a folder", "train", "--resume", "")
+        self.fails(2, "name a folder", "eval", "")
+        self.fails(2, "name a folder", "compare", self.run_file, "--out", "")
 
     def test_steps_skipped_in_a_row_end_the_run_with_a_reason(self):
         self.fails(1, "steps in a row were skipped", "train", self.run_file, "--precision", "fp16",
@@ -213,6 +265,9 @@ class CliTest(unittest.TestCase):
         explained = json.loads(self.mantissa("policy", "explain", "mm.default", "fp32", "fp32", "--policy",
                                              "torch scope:a=fp32", "--scope", "a.b", "--json").stdout)
         self.assertEqual(explained[0]["outcome"], "runs in fp32")
+        mixed = ("policy", "explain", "mm.default", "fp64", "bf16")
+        self.assertIn("LibTorch computes mixed formats in some operations", self.mantissa(*mixed).stdout)
+        self.assertIn("these formats differ", json.loads(self.mantissa(*mixed, "--json").stdout)[0]["note"])
         self.fails(2, "unknown operation", "policy", "explain", "mn", "fp32")
 
     def test_lint_names_hazards_with_their_remedies(self):
@@ -244,7 +299,13 @@ class CliTest(unittest.TestCase):
         self.fails(2, "name a run file, or --rules", "lint")
         self.fails(2, "takes no run file", "lint", self.run_file, "--rules")
         self.fails(2, 'did you mean "bf16"?', "lint", self.run_file, "--precision", "bf61")
-        self.fails(1, "no such run file", "lint", "absent.toml")
+        # 1 says hazards alone.
+        self.fails(2, "no such run file", "lint", "absent.toml")
+        self.fails(2, "absent.fa", "lint", self.run_file, "--set", "data.fasta=absent.fa")
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([MANTISSA, "lint", "--rules"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("2 wrong usage or input, or a failure", self.mantissa("lint", "--help").stdout)
 
     def test_doctor_says_who_computes_16_bit_products(self):
         self.assertIn("bf16 products", self.mantissa("doctor").stdout)
@@ -324,8 +385,16 @@ class CliTest(unittest.TestCase):
         self.assertAlmostEqual(bits, whole["bits_per_base"], places=12)
 
     def test_a_model_larger_than_the_memory_is_one_line(self):
-        self.fails(1, "use a smaller train.microbatch, model or context", "train", self.run_file,
-                   "--set", "model.width=1000000", "--out", "a")
+        remedy = "use a smaller train.batch, train.microbatch, model or context"
+        self.fails(1, remedy, "train", self.run_file, "--set", "model.width=1000000", "--out", "a")
+        self.fails(2, remedy, "lint", self.run_file, "--set", "model.width=1000000")
+        limit = 'ulimit -v 3000000; "$1" --version || exit 99; "$1" train "$2" --set model.width=16384 --set train.threads=1 --out b'
+        result = subprocess.run(["bash", "-c", limit, "sh", MANTISSA, self.run_file], cwd=self.folder,
+                                capture_output=True, text=True, timeout=120)
+        if result.returncode == 99:
+            self.skipTest("the libraries alone take more than the limit")
+        self.assertEqual((result.returncode, result.stderr.count("\n")), (1, 1), result.stderr)
+        self.assertIn(remedy, result.stderr)
 
     def test_a_pipe_as_genome_is_refused(self):
         os.mkfifo(self.folder / "pipe.fa")
