@@ -33,6 +33,11 @@ void require_range(const char* name, double value, double low, double high) {
 }  // namespace
 
 void validate(const OptimizerOptions& options) {
+  const OptimizerOptions unset;
+  const auto require_unset = [&](const char* name, double value, double default_value) {
+    MANTISSA_CHECK(value == default_value, InvalidArgument, "optimizer: ", name, " is ", value,
+                   ", which ", to_string(options.kind), " ignores; leave it out");
+  };
   require_range("weight_decay", options.weight_decay, 0, HUGE_VAL);
   if (options.kind != Kind::sgd) {
     require_range("beta1", options.beta1, 0, 1);
@@ -45,7 +50,11 @@ void validate(const OptimizerOptions& options) {
     MANTISSA_CHECK(options.momentum_kind == Momentum::classic, InvalidArgument,
                    "optimizer: momentum_kind is nesterov, which ", to_string(options.kind),
                    " ignores; use sgd");
+    require_unset("momentum", options.momentum, unset.momentum);
   } else {
+    require_unset("beta1", options.beta1, unset.beta1);
+    require_unset("beta2", options.beta2, unset.beta2);
+    require_unset("eps", options.eps, unset.eps);
     require_range("momentum", options.momentum, 0, 1);
     MANTISSA_CHECK(options.momentum != 0 || options.momentum_kind == Momentum::classic,
                    InvalidArgument,

@@ -97,6 +97,10 @@ TEST(ParameterGroups, ValuesOutOfRangeAndIgnoredSettingsAreErrors) {
             "optimizer: momentum_kind is nesterov, which adamw ignores; use sgd");
   EXPECT_EQ(message({.kind = Kind::sgd, .momentum = 0, .momentum_kind = Momentum::nesterov}),
             "optimizer: momentum_kind is nesterov and momentum is 0; give a momentum");
+  EXPECT_EQ(message({.momentum = 0.5}),
+            "optimizer: momentum is 0.5, which adamw ignores; leave it out");
+  EXPECT_EQ(message({.kind = Kind::sgd, .beta2 = 0.5}),
+            "optimizer: beta2 is 0.5, which sgd ignores; leave it out");
   EXPECT_EQ(message({.groups = {{.names = {"*"}, .lr_scale = -1}}}),
             "optimizer: lr_scale is -1; valid: 0 to below inf");
 }
