@@ -109,14 +109,14 @@ struct Trained {
 Trained train(Kind kind, Masters masters, Way way) {
   at::manual_seed(81);
   const Model model;
-  OptimizerOptions options = {.kind = kind, .masters = masters, .fused = way == Way::fused};
+  OptimizerOptions setup = {.kind = kind, .masters = masters, .fused = way == Way::fused};
   if (kind == Kind::sgd) {
-    options.momentum = 0.7;
+    setup.momentum = 0.7;
   } else {
-    options.beta1 = kBeta1;
-    options.beta2 = kBeta2;
+    setup.beta1 = kBeta1;
+    setup.beta2 = kBeta2;
   }
-  Optimizer optimizer(model.parameters(), options);
+  Optimizer optimizer(model.parameters(), setup);
   Ema ema(optimizer, {.decay = 0.8, .warmup = true});
   const Tensor buffer = at::zeros({3});
   tensor::Rollback buffers({buffer});
