@@ -304,6 +304,7 @@ TEST_P(Matmul, EachProductIsWhollyOneOrTheOtherWhileTheSwitchMoves) {
     }
   });
   std::vector<std::thread> workers;
+  workers.reserve(2);
   std::atomic<int> faults = 0;
   for (int worker = 0; worker < 2; ++worker) {
     workers.emplace_back([&] {

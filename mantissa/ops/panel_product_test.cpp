@@ -36,7 +36,7 @@ struct Options {
 
 template <auto kProduct>
 Tensor multiply(const Tensor& a, const Tensor& b, Format read, const Options& options = {}) {
-  const Tensor out = at::empty({a.size(0), b.size(1)}, a.options()).fill_(7);
+  Tensor out = at::empty({a.size(0), b.size(1)}, a.options()).fill_(7);
   ProductOutput output = {out.mutable_data_ptr(), tensor::format_of(out.scalar_type()), b.size(1)};
   output.alpha = options.alpha;
   output.beta = options.beta;
