@@ -131,7 +131,7 @@ TEST(Transformer, RefusesImpossibleShapesByName) {
   TransformerOptions options = kTiny;
   options.width = 9;
   try {
-    Transformer(options, 0);
+    const Transformer model(options, 0);
     FAIL() << "expected InvalidArgument";
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(error.what(),
