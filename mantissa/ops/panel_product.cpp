@@ -21,7 +21,8 @@ namespace {
 using cpu::Side;
 using numerics::Format;
 
-// Sizes of what is worked on at once; the result depends on kProductDepth alone.
+// Sizes of what is worked on at once, for caches of 32 KiB and 512 KiB or more; the result depends
+// on kProductDepth alone.
 constexpr int64_t kPanelCols = 512;  // of `b`
 constexpr int64_t kPanelDepth = kProductDepth * 3;
 constexpr int64_t kPanelRows = 2048;  // of sums over more than kPanelDepth
@@ -65,11 +66,15 @@ cpu::Lines part_of(const cpu::Lines& whole, int64_t line, int64_t lines, int64_t
   return part;
 }
 
-class Buffer {
+class Buffer {  // that grows and keeps its size
  public:
   float* of_size(int64_t size) {
     if (size > size_) {
+      size_ = 0;
       memory_ = hwy::AllocateAligned<float>(static_cast<size_t>(size));
+      MANTISSA_CHECK(memory_ != nullptr, Error, "memory: ", size * 4,
+                     " bytes asked for to multiply matrices, and the system has none left; use a "
+                     "smaller train.batch, train.microbatch, model or context");
       size_ = size;
     }
     return memory_.get();
