@@ -123,7 +123,9 @@ struct Reader<Format::tf32> {
 template <typename Source>
 HWY_INLINE Floats read_first(const typename Source::Element* in, int64_t count) {
   HWY_ALIGN typename Source::Element whole[kLanes] = {};
-  std::copy_n(in, count, whole);
+  for (int64_t i = 0; i < std::min(count, kLanes); ++i) {
+    whole[i] = in[i];
+  }
   return Source::read(whole);
 }
 
