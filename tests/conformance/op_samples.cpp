@@ -253,7 +253,8 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   }
   const at::Tensor ours = a.detach().masked_fill(nan, 0).contiguous();
   const at::Tensor theirs = b.detach().masked_fill(nan, 0).contiguous();
-  return std::memcmp(ours.const_data_ptr(), theirs.const_data_ptr(), ours.nbytes()) == 0;
+  return ours.nbytes() == 0 ||
+         std::memcmp(ours.const_data_ptr(), theirs.const_data_ptr(), ours.nbytes()) == 0;
 }
 
 bool same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
