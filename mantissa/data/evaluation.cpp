@@ -6,7 +6,6 @@
 #include "mantissa/base/error.h"
 
 namespace mantissa::data {
-
 namespace {
 
 uint64_t batches_for(uint64_t windows, uint64_t num_rows) {
@@ -49,19 +48,13 @@ Batch EvaluationBatches::batch(uint64_t index) const {
 }
 
 std::vector<genome::Interval> EvaluationBatches::bases() const {
-  std::vector<genome::Interval> result;
+  std::vector<genome::Interval> windows;
   for (uint64_t i = 0; i < size(); ++i) {
     for (const Position& position : fill_buffer(*dataset_, samples_of(i)).positions) {
-      const genome::Interval& next = position.bases;
-      if (!result.empty() && result.back().contig == next.contig &&
-          result.back().begin <= next.begin && next.begin <= result.back().end) {
-        result.back().end = std::max(result.back().end, next.end);
-      } else {
-        result.push_back(next);
-      }
+      windows.push_back(position.bases);
     }
   }
-  return result;
+  return genome::merge(std::move(windows));
 }
 
 }  // namespace mantissa::data

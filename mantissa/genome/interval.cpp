@@ -1,6 +1,8 @@
 #include "mantissa/genome/interval.h"
 
+#include <algorithm>
 #include <charconv>
+#include <tuple>
 
 #include "mantissa/base/error.h"
 #include "mantissa/genome/genome.h"
@@ -52,6 +54,23 @@ Interval parse_region(const Genome& genome, std::string_view text) {
 
 std::string to_string(const Genome& genome, const Interval& interval) {
   return concat(genome.contigs()[interval.contig].name, ":", interval.begin + 1, "-", interval.end);
+}
+
+std::vector<Interval> merge(std::vector<Interval> intervals) {
+  std::erase_if(intervals, [](const Interval& interval) { return interval.size() == 0; });
+  std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) {
+    return std::tie(a.contig, a.begin) < std::tie(b.contig, b.begin);
+  });
+  std::vector<Interval> merged;
+  for (const Interval& interval : intervals) {
+    if (!merged.empty() && merged.back().contig == interval.contig &&
+        interval.begin <= merged.back().end) {
+      merged.back().end = std::max(merged.back().end, interval.end);
+    } else {
+      merged.push_back(interval);
+    }
+  }
+  return merged;
 }
 
 }  // namespace mantissa::genome

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "mantissa/base/api.h"
 
@@ -30,5 +31,8 @@ MANTISSA_API Interval parse_region(const Genome& genome, std::string_view text);
 
 /// The same form: `chrI:1-5000`.
 MANTISSA_API std::string to_string(const Genome& genome, const Interval& interval);
+
+/// Sorted, without empty ones, those which overlap or touch made one.
+MANTISSA_API std::vector<Interval> merge(std::vector<Interval> intervals);
 
 }  // namespace mantissa::genome

@@ -1,7 +1,6 @@
 #include "mantissa/genome/split.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/glob.h"
@@ -24,24 +23,6 @@ std::vector<Interval> find_entry(const Genome& genome, const std::string& entry)
                  "\"; the first of ", genome.contigs().size(), " is ",
                  genome.contigs().front().name);
   return found;
-}
-
-// Sorted, without empty ones, those which overlap or touch made one.
-std::vector<Interval> merge(std::vector<Interval> intervals) {
-  std::erase_if(intervals, [](const Interval& interval) { return interval.size() == 0; });
-  std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) {
-    return std::tie(a.contig, a.begin) < std::tie(b.contig, b.begin);
-  });
-  std::vector<Interval> merged;
-  for (const Interval& interval : intervals) {
-    if (!merged.empty() && merged.back().contig == interval.contig &&
-        interval.begin <= merged.back().end) {
-      merged.back().end = std::max(merged.back().end, interval.end);
-    } else {
-      merged.push_back(interval);
-    }
-  }
-  return merged;
 }
 
 std::vector<Interval> find_all(const Genome& genome, const std::vector<std::string>& entries,

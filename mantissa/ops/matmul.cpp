@@ -68,7 +68,7 @@ Tensor by_panels(ComputePath path, const Tensor& a_in, const Tensor& b_in, const
   Tensor self;
   if (self_in.defined() && beta != 0) {
     self = self_in.expand(out.sizes());
-    self = n == 1 || self.stride(-1) == 1 ? self : self.contiguous();
+    self = self.stride(-1) == 1 ? self : self.contiguous();
   }
   void* const out_data = out.mutable_data_ptr();
   const auto multiply = [&](int64_t begin, int64_t end) {
@@ -94,17 +94,27 @@ Tensor by_panels(ComputePath path, const Tensor& a_in, const Tensor& b_in, const
   return out;
 }
 
+// a b in the dtype of a, by panels or by the FP32 kernel on whole tensors.
+template <auto kStock>
+Tensor multiplied(ComputePath path, const Tensor& a, const Tensor& b) {
+  return suits_panels(a, b) ? by_panels(path, a, b, {}, 0, 1)
+                            : kStock(factor(path, a), factor(path, b)).to(a.scalar_type());
+}
+
+// beta self + alpha a b, likewise.
+template <auto kStock>
+Tensor added(ComputePath path, const Tensor& self, const Tensor& a, const Tensor& b,
+             const Scalar& beta, const Scalar& alpha) {
+  return suits_panels(a, b) ? by_panels(path, a, b, self, beta.to<float>(), alpha.to<float>())
+                            : kStock(addend(self), factor(path, a), factor(path, b), beta, alpha)
+                                  .to(a.scalar_type());
+}
+
 // a b
 template <auto kStock>
 Tensor product(const Tensor& a, const Tensor& b) {
   const ComputePath path = compute_path({a.scalar_type(), b.scalar_type()});
-  if (path == ComputePath::stock) {
-    return kStock(a, b);
-  }
-  if (suits_panels(a, b)) {
-    return by_panels(path, a, b, {}, 0, 1);
-  }
-  return kStock(factor(path, a), factor(path, b)).to(a.scalar_type());
+  return path == ComputePath::stock ? kStock(a, b) : multiplied<kStock>(path, a, b);
 }
 
 template <auto kStock, auto kStockOut>
@@ -113,10 +123,7 @@ Tensor& product_out(const Tensor& a, const Tensor& b, Tensor& out) {
   if (path == ComputePath::stock) {
     return kStockOut(a, b, out);
   }
-  if (suits_panels(a, b)) {
-    return store(by_panels(path, a, b, {}, 0, 1), out);
-  }
-  return store(kStock(factor(path, a), factor(path, b)), out);
+  return store(multiplied<kStock>(path, a, b), out);
 }
 
 // beta self + alpha a b
@@ -124,13 +131,8 @@ template <auto kStock>
 Tensor sum(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
            const Scalar& alpha) {
   const ComputePath path = compute_path({self.scalar_type(), a.scalar_type(), b.scalar_type()});
-  if (path == ComputePath::stock) {
-    return kStock(self, a, b, beta, alpha);
-  }
-  if (suits_panels(a, b)) {
-    return by_panels(path, a, b, self, beta.to<float>(), alpha.to<float>());
-  }
-  return kStock(addend(self), factor(path, a), factor(path, b), beta, alpha).to(a.scalar_type());
+  return path == ComputePath::stock ? kStock(self, a, b, beta, alpha)
+                                    : added<kStock>(path, self, a, b, beta, alpha);
 }
 
 template <auto kStock, auto kStockOut>
@@ -141,10 +143,7 @@ Tensor& sum_out(const Tensor& self, const Tensor& a, const Tensor& b, const Scal
   if (path == ComputePath::stock) {
     return kStockOut(self, a, b, beta, alpha, out);
   }
-  if (suits_panels(a, b)) {
-    return store(by_panels(path, a, b, self, beta.to<float>(), alpha.to<float>()), out);
-  }
-  return store(kStock(addend(self), factor(path, a), factor(path, b), beta, alpha), out);
+  return store(added<kStock>(path, self, a, b, beta, alpha), out);
 }
 
 template <auto kStock>

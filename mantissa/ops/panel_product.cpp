@@ -4,16 +4,16 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <span>
 #include <vector>
 
 #include <ATen/Parallel.h>
 #include <hwy/aligned_allocator.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/numerics/convert.h"
 #include "mantissa/numerics/rounding.h"
+#include "mantissa/ops/cpu/blocks.h"
 #include "mantissa/ops/cpu/product_kernel.h"
+#include "mantissa/tensor/dtype.h"
 
 namespace mantissa::ops {
 namespace {
@@ -38,22 +38,6 @@ int64_t round_up(int64_t value, int64_t step) { return divide_up(value, step) * 
 // Parts of equal size, at most `most` and, but for the last, a multiple of `step`.
 int64_t even_part(int64_t value, int64_t most, int64_t step) {
   return round_up(divide_up(value, divide_up(value, most)), step);
-}
-
-// `count` contiguous numbers from data[first] on, as FP32.
-void widen(const void* data, Format format, int64_t first, int64_t count, float* out) {
-  const auto size = static_cast<size_t>(count);
-  if (format == Format::bf16 || format == Format::fp16) {
-    numerics::decode(format, std::span(static_cast<const uint16_t*>(data) + first, size),
-                     std::span(out, size));
-    return;
-  }
-  const std::span values(static_cast<const float*>(data) + first, size);
-  if (format == Format::tf32) {
-    numerics::round_to(Format::tf32, values, std::span(out, size));
-  } else {
-    std::copy(values.begin(), values.end(), out);
-  }
 }
 
 cpu::Lines part_of(const cpu::Lines& whole, int64_t line, int64_t lines, int64_t k, int64_t depth) {
@@ -178,19 +162,18 @@ class BlockProduct {
       }
     }
     if (out_.beta != 0) {
-      std::array<float, kPanelCols> addend;
-      widen(out_.addend, out_.format, row * out_.addend_row_stride + col_, cols_, addend.data());
+      std::array<float, kPanelCols> buffer;
+      const float* addend = cpu::widen(out_.addend, tensor::dtype_of(out_.format),
+                                       row * out_.addend_row_stride + col_, cols_, buffer.data());
       for (int64_t j = 0; j < cols_; ++j) {
         sums[j] += out_.beta * addend[j];
       }
     }
     const int64_t first = row * out_.row_stride + col_;
-    const auto size = static_cast<size_t>(cols_);
     if (out_.format == Format::fp32) {
-      std::copy_n(sums, size, static_cast<float*>(out_.data) + first);
+      std::copy_n(sums, cols_, static_cast<float*>(out_.data) + first);
     } else {
-      numerics::encode(out_.format, std::span<const float>(sums, size),
-                       std::span(static_cast<uint16_t*>(out_.data) + first, size));
+      cpu::narrow(sums, out_.data, tensor::dtype_of(out_.format), first, cols_);
     }
   }
 
@@ -237,9 +220,10 @@ std::vector<Block> blocks_of(int64_t m, int64_t n, int64_t k) {
 }
 
 float element(const void* data, Format format, int64_t index) {
-  float value = 0;
-  widen(data, format, index, 1, &value);
-  return value;
+  if (format == Format::fp32 || format == Format::tf32) {
+    return numerics::round_to(format, static_cast<const float*>(data)[index]);
+  }
+  return numerics::decode(format, static_cast<const uint16_t*>(data)[index]);
 }
 
 }  // namespace

@@ -90,12 +90,12 @@ void check_parameters(const tensor::ParameterList& parameters) {
                  " parameters requires a gradient; call requires_grad_() on those to train");
 }
 
-// Of a rate on the device only the device knows more.
 // How often a scale was written to.
 int64_t version_of(const at::Tensor& scale) {
   return scale.defined() && !scale.is_inference() ? scale._version() : 0;
 }
 
+// Of a rate on the device only the device knows more.
 void check_rate(const LearningRate& lr, at::Device device) {
   const at::Tensor& rate = lr.on_device();
   if (rate.defined()) {

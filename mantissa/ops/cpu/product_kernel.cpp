@@ -20,8 +20,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace lanes = numerics::kernels::HWY_NAMESPACE;
 using numerics::Format;
 
-constexpr hn::ScalableTag<float> kFloats;
-using Floats = hn::Vec<decltype(kFloats)>;
+using lanes::Floats;
+using lanes::kFloats;
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(kFloats));
 
 // Two vectors of columns (four numbers where vectors are one), and as many rows as leave registers
