@@ -6,11 +6,14 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/ops/rounding_bound.h"
@@ -128,12 +131,18 @@ Exact exact(const Inputs& in, at::ScalarType dtype) {
            after_rounding(dv_error, dv, dtype)}};
 }
 
-Inputs inputs(at::ScalarType dtype, int64_t queries, int64_t keys) {
-  // As a model makes them: (B, T, H, E) seen as (B, H, T, E).
-  const auto heads = [dtype](int64_t length) {
-    return random({2, length, 3, 16}, dtype).transpose(1, 2);
-  };
-  return {heads(queries), heads(keys), heads(keys), heads(queries), std::nullopt, false};
+// As a model makes them: (B, T, H, E) seen as (B, H, T, E).
+Tensor heads(at::ScalarType dtype, int64_t length, int64_t width) {
+  return random({2, length, 3, width}, dtype).transpose(1, 2);
+}
+
+Inputs inputs(at::ScalarType dtype, int64_t queries, int64_t keys, int64_t width = 16) {
+  return {heads(dtype, queries, width),
+          heads(dtype, keys, width),
+          heads(dtype, keys, width),
+          heads(dtype, queries, width),
+          std::nullopt,
+          false};
 }
 
 void expect_exact(const Inputs& in, at::ScalarType dtype) {
@@ -148,16 +157,77 @@ void expect_exact(const Inputs& in, at::ScalarType dtype) {
 
 TEST_P(Attention, BothPassesAreWithinTheBoundOfFp32ArithmeticAndOneRounding) {
   for (const auto& [queries, keys] :
-       {std::pair<int64_t, int64_t>{1, 1}, {33, 33}, {70, 35}, {100, 100}}) {
+       {std::pair<int64_t, int64_t>{1, 1}, {33, 33}, {70, 35}, {100, 200}}) {
     SCOPED_TRACE(queries);
     expect_exact(inputs(dtype(), queries, keys), dtype());
   }
 }
 
+TEST_P(Attention, HeadsOfAnyWidth) {
+  for (int64_t width : {1, 7, 32, 65}) {
+    SCOPED_TRACE(width);
+    expect_exact(inputs(dtype(), 40, 37, width), dtype());
+  }
+}
+
 TEST_P(Attention, CausalBothPasses) {
-  Inputs in = inputs(dtype(), 65, 65);
-  in.causal = true;
-  expect_exact(in, dtype());
+  for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{65, 65}, {20, 90}, {90, 20}}) {
+    SCOPED_TRACE(queries);
+    Inputs in = inputs(dtype(), queries, keys);
+    in.causal = true;
+    expect_exact(in, dtype());
+  }
+}
+
+// More than one part of queries and of keys.
+TEST_P(Attention, LongSequences) {
+  for (bool causal : {false, true}) {
+    SCOPED_TRACE(causal);
+    Inputs in = inputs(dtype(), 1100, 1050, 8);
+    for (Tensor* tensor : {&in.query, &in.key, &in.value, &in.grad_out}) {
+      *tensor = tensor->narrow(0, 0, 1).narrow(1, 0, 1);
+    }
+    in.causal = causal;
+    expect_exact(in, dtype());
+  }
+}
+
+TEST_P(Attention, EveryInstructionSet) {
+  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    Inputs in = inputs(dtype(), 45, 45, 20);
+    in.causal = true;
+    expect_exact(in, dtype());
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+TEST_P(Attention, InputsOfAnyStrides) {
+  Inputs in = inputs(dtype(), 40, 40);
+  const Results expected = run(in);
+  const auto same = [&](const char* what) {
+    const Results actual = run(in);
+    for (size_t i = 0; i < actual.tensors.size(); ++i) {
+      EXPECT_TRUE(at::equal(actual.tensors[i], expected.tensors[i])) << what << i;
+    }
+  };
+  const auto remake = [&](const auto& layout) {
+    for (Tensor* tensor : {&in.query, &in.key, &in.value, &in.grad_out}) {
+      *tensor = layout(*tensor);
+    }
+  };
+  remake([](const Tensor& t) { return t.contiguous(); });
+  same("contiguous");
+  remake([](const Tensor& t) { return t.transpose(2, 3).contiguous().transpose(2, 3); });
+  same("queries side by side");
+  remake([](const Tensor& t) {
+    const Tensor spread = at::empty({2, 3, 40, 32}, t.options()).slice(3, 1, 32, 2);
+    return spread.copy_(t);
+  });
+  same("every second number, misaligned");
 }
 
 TEST_P(Attention, MasksOfTheSameFormatAndOfFp32) {
@@ -169,16 +239,71 @@ TEST_P(Attention, MasksOfTheSameFormatAndOfFp32) {
   }
 }
 
-TEST_P(Attention, ForwardIsTheFp32ResultRoundedOnceInTheSameMemoryOrder) {
-  const Inputs in = inputs(dtype(), 50, 50);
-  Inputs fp32 = in;
-  for (Tensor* tensor : {&fp32.query, &fp32.key, &fp32.value, &fp32.grad_out}) {
-    *tensor = tensor->to(at::kFloat);
+TEST_P(Attention, MasksThatAreExpanded) {
+  const std::vector<std::vector<int64_t>> shapes = {
+      {40, 30}, {1, 30}, {40, 1}, {1, 1}, {2, 1, 1, 30}, {1, 3, 40, 1}, {1, 1, 40, 30}};
+  for (const std::vector<int64_t>& shape : shapes) {
+    SCOPED_TRACE(testing::PrintToString(shape));
+    Inputs in = inputs(dtype(), 40, 30);
+    in.mask = random(shape, dtype());
+    expect_exact(in, dtype());
+    // The same, the other way round in memory.
+    in.mask = in.mask->transpose(-2, -1).contiguous().transpose(-2, -1);
+    expect_exact(in, dtype());
   }
-  const Tensor out = run(in).tensors[0];
-  EXPECT_TRUE(at::equal(out, run(fp32).tensors[0].to(dtype())));
+}
+
+TEST_P(Attention, AQueryThatSeesNothingGetsZeros) {
+  Inputs in = inputs(dtype(), 40, 30);
+  in.mask = at::zeros({40, 30});
+  in.mask->select(0, 33).fill_(-std::numeric_limits<float>::infinity());
+  const Results hidden = run(in);
+  EXPECT_EQ(hidden.tensors[0].select(2, 33).count_nonzero().item<int64_t>(), 0);
+  EXPECT_EQ(hidden.tensors[1].select(2, 33).count_nonzero().item<int64_t>(), 0);
+  for (const Tensor& tensor : hidden.tensors) {
+    EXPECT_TRUE(tensor.isfinite().all().item<bool>());
+  }
   const CpuKernelsGuard stock(CpuKernels::stock);
-  EXPECT_EQ(out.strides(), run(in).tensors[0].strides());
+  EXPECT_EQ(run(in).tensors[0].select(2, 33).count_nonzero().item<int64_t>(), 0);
+}
+
+TEST_P(Attention, NanAndInfinityReachWhatTheyMeet) {
+  for (double value : {NAN, INFINITY}) {
+    Inputs in = inputs(dtype(), 40, 40);
+    in.query = in.query.clone();
+    in.query.select(2, 5).fill_(value);
+    const Results results = run(in);
+    const Tensor rows = results.tensors[0].isnan().any(-1);
+    EXPECT_TRUE(rows.select(2, 5).all().item<bool>());
+    EXPECT_EQ(rows.sum().item<int64_t>(), 6) << "other queries are as they were";
+    EXPECT_TRUE(results.tensors[2].isnan().all().item<bool>());
+  }
+}
+
+TEST_P(Attention, NothingToAttendTo) {
+  EXPECT_EQ(run(inputs(dtype(), 0, 5)).tensors[2].count_nonzero().item<int64_t>(), 0);
+  EXPECT_EQ(run(inputs(dtype(), 5, 0)).tensors[0].count_nonzero().item<int64_t>(), 0);
+  Inputs in = inputs(dtype(), 5, 5);
+  for (Tensor* tensor : {&in.query, &in.key, &in.value, &in.grad_out}) {
+    *tensor = tensor->narrow(0, 0, 0);
+  }
+  EXPECT_EQ(run(in).tensors[0].sizes(), in.query.sizes());
+}
+
+TEST_P(Attention, WhatLibTorchRefusesItSaysItself) {
+  Inputs in = inputs(dtype(), 5, 5);
+  in.value = heads(dtype(), 5, 8);
+  EXPECT_NE(failure_of([&] { run(in); }).find("same head size"), std::string::npos);
+}
+
+TEST_P(Attention, ResultsHaveLibTorchsMemoryOrder) {
+  const Inputs in = inputs(dtype(), 50, 50);
+  const Results ours = run(in);
+  const CpuKernelsGuard stock(CpuKernels::stock);
+  const Results theirs = run(in);
+  for (size_t i = 0; i < ours.tensors.size(); ++i) {
+    EXPECT_EQ(ours.tensors[i].strides(), theirs.tensors[i].strides()) << i;
+  }
 }
 
 TEST_P(Attention, AutogradReachesBothPasses) {

@@ -31,6 +31,12 @@ void exponentials(const float* x, float* result, size_t count) {
   }
 }
 
+void nonpositive_exponentials(const float* x, float* result, size_t count) {
+  for (size_t i = 0; i < count; i += hn::Lanes(kFloats)) {
+    hn::StoreU(exp_nonpositive(hn::LoadU(kFloats, x + i)), kFloats, result + i);
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace mantissa::ops::cpu
 HWY_AFTER_NAMESPACE();
@@ -40,6 +46,7 @@ namespace mantissa::ops {
 namespace cpu {
 
 HWY_EXPORT(exponentials);
+HWY_EXPORT(nonpositive_exponentials);
 
 }  // namespace cpu
 
@@ -54,16 +61,30 @@ class ExpLanes : public testing::TestWithParam<int64_t> {
   void SetUp() override { use(GetParam()); }
   void TearDown() override { use(0); }
 
-  static std::vector<float> exponentials(std::vector<float> x) {
+  static std::vector<float> exponentials(const std::vector<float>& x) {
+    const auto kernel = [](const float* from, float* to, size_t count) {
+      HWY_DYNAMIC_DISPATCH(cpu::exponentials)(from, to, count);
+    };
+    return results_of(kernel, x);
+  }
+  static std::vector<float> nonpositive_exponentials(const std::vector<float>& x) {
+    const auto kernel = [](const float* from, float* to, size_t count) {
+      HWY_DYNAMIC_DISPATCH(cpu::nonpositive_exponentials)(from, to, count);
+    };
+    return results_of(kernel, x);
+  }
+
+ private:
+  template <typename Kernel>
+  static std::vector<float> results_of(Kernel kernel, std::vector<float> x) {
     const size_t size = x.size();
     x.resize((size + kMostLanes - 1) / kMostLanes * kMostLanes);
     std::vector<float> results(x.size());
-    HWY_DYNAMIC_DISPATCH(cpu::exponentials)(x.data(), results.data(), x.size());
+    kernel(x.data(), results.data(), x.size());
     results.resize(size);
     return results;
   }
 
- private:
   static void use(int64_t target) {
     hwy::SetSupportedTargetsForTest(target);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
@@ -113,6 +134,19 @@ TEST_P(ExpLanes, ZeroGivesOneAndTheEndsZeroInfinityAndNan) {
   EXPECT_EQ(std::vector<float>(results.begin(), results.end() - 1),
             std::vector<float>({1, 1, 0, 0, 0, kInfinity, kInfinity, kInfinity}));
   EXPECT_TRUE(std::isnan(results.back()));
+}
+
+TEST_P(ExpLanes, NonpositiveIsTheSameUntilResultsAreNoLongerNormal) {
+  std::vector<float> x;
+  for (auto bits = std::bit_cast<uint32_t>(-0.0F); bits < std::bit_cast<uint32_t>(-87.336F);
+       bits += 65537) {
+    x.push_back(std::bit_cast<float>(bits));
+  }
+  EXPECT_EQ(nonpositive_exponentials(x), exponentials(x));
+  const std::vector<float> ends = nonpositive_exponentials(
+      {0.0F, -87.34F, -104.0F, -1e30F, -kInfinity, std::numeric_limits<float>::quiet_NaN()});
+  EXPECT_EQ(std::vector<float>(ends.begin(), ends.end() - 1), std::vector<float>({1, 0, 0, 0, 0}));
+  EXPECT_TRUE(std::isnan(ends.back()));
 }
 
 }  // namespace

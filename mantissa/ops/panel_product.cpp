@@ -7,12 +7,12 @@
 #include <vector>
 
 #include <ATen/Parallel.h>
-#include <hwy/aligned_allocator.h>
 
 #include "mantissa/base/error.h"
 #include "mantissa/numerics/rounding.h"
 #include "mantissa/ops/cpu/blocks.h"
 #include "mantissa/ops/cpu/product_kernel.h"
+#include "mantissa/ops/scratch.h"
 #include "mantissa/tensor/dtype.h"
 
 namespace mantissa::ops {
@@ -50,32 +50,12 @@ cpu::Lines part_of(const cpu::Lines& whole, int64_t line, int64_t lines, int64_t
   return part;
 }
 
-class Buffer {  // that grows and keeps its size
- public:
-  float* of_size(int64_t size) {
-    if (size > size_) {
-      size_ = 0;
-      memory_ = hwy::AllocateAligned<float>(static_cast<size_t>(size));
-      MANTISSA_CHECK(memory_ != nullptr, Error, "memory: ", size * 4,
-                     " bytes asked for to multiply matrices, and the system has none left; use a "
-                     "smaller train.batch, train.microbatch, model or context");
-      size_ = size;
-    }
-    return memory_.get();
-  }
-
- private:
-  hwy::AlignedFreeUniquePtr<float[]> memory_;
-  int64_t size_ = 0;
-};
-
 struct Workspace {
-  Buffer a;
-  Buffer b;
-  Buffer sums;
+  Scratch a;
+  Scratch b;
+  Scratch sums;
 };
 
-// Kept from call to call: fresh memory of this size costs page faults.
 Workspace& workspace() {
   static thread_local Workspace instance;
   return instance;
@@ -144,8 +124,8 @@ class BlockProduct {
       for (int64_t k = 0; k < depth_; k += kProductDepth) {
         const int64_t depth = part_depth(k);
         cpu::pack(Side::rows, part_of(a_, row, rows, k_begin_ + k, depth), a_tile_);
-        cpu::multiply(
-            {a_tile_, part_of_b(k), sums, sums_row, rows, cols_, depth, k_begin_ + k > 0});
+        cpu::multiply({a_tile_, registers_.rows * depth, part_of_b(k), registers_.cols * depth,
+                       sums, sums_row, rows, cols_, depth, k_begin_ + k > 0});
       }
       if (k_begin_ + depth_ == k_) {
         for (int64_t i = 0; i < rows; ++i) {
@@ -170,11 +150,7 @@ class BlockProduct {
       }
     }
     const int64_t first = row * out_.row_stride + col_;
-    if (out_.format == Format::fp32) {
-      std::copy_n(sums, cols_, static_cast<float*>(out_.data) + first);
-    } else {
-      cpu::narrow(sums, out_.data, tensor::dtype_of(out_.format), first, cols_);
-    }
+    cpu::narrow(sums, out_.data, tensor::dtype_of(out_.format), first, cols_);
   }
 
   const cpu::RegisterBlock registers_ = cpu::register_block();

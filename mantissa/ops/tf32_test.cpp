@@ -148,16 +148,23 @@ TEST_F(Tf32Emulation, BackwardRoundsItsFactorsTooButNotTheSumOfTheBias) {
       sum_bound(exact, grad.to(at::kDouble).abs().sum(at::IntArrayRef{0, 2}), 36, at::kFloat));
 }
 
-TEST_F(Tf32Emulation, AttentionRoundsQueriesKeysAndValues) {
+// As tensor cores would: both products have factors in TF32.
+TEST_F(Tf32Emulation, AttentionRoundsQueriesKeysValuesAndProbabilities) {
   const auto qkv = [] { return at::randn({1, 2, 12, 8}); };
   const Tensor q = qkv();
   const Tensor k = qkv();
   const Tensor v = qkv();
-  const Tensor expected =
-      at::scaled_dot_product_attention(round_to_tf32(q), round_to_tf32(k), round_to_tf32(v));
-  EXPECT_FALSE(at::equal(at::scaled_dot_product_attention(q, k, v), expected));
+  const Tensor plain = at::scaled_dot_product_attention(q, k, v);
   const Tf32Guard guard(Tf32::on);
-  EXPECT_TRUE(at::equal(at::scaled_dot_product_attention(q, k, v), expected));
+  const Tensor actual = at::scaled_dot_product_attention(q, k, v);
+  EXPECT_FALSE(at::equal(actual, plain));
+  EXPECT_TRUE(at::equal(actual, at::scaled_dot_product_attention(round_to_tf32(q), round_to_tf32(k),
+                                                                 round_to_tf32(v))));
+  const auto wide = [](const Tensor& x) { return round_to_tf32(x).to(at::kDouble); };
+  const Tensor p = at::matmul(wide(q), wide(k).transpose(-2, -1)).div(std::sqrt(8.0)).softmax(-1);
+  const Tensor magnitude = at::matmul(p, wide(v).abs());
+  const double fp32 = 2 * gamma(40) * 10;  // of scores below 10 and their softmax
+  expect_within(actual, at::matmul(p, wide(v)), magnitude.mul(0x1p-11 + fp32));
 }
 
 TEST_F(Tf32Emulation, LeavesOtherDtypesAlone) {

@@ -38,6 +38,10 @@ const float* widen(const void* data, c10::ScalarType dtype, int64_t begin, int64
 }
 
 void narrow(const float* source, void* data, c10::ScalarType dtype, int64_t begin, int64_t count) {
+  if (dtype == c10::ScalarType::Float) {
+    std::copy_n(source, count, static_cast<float*>(data) + begin);
+    return;
+  }
   const auto size = static_cast<size_t>(count);
   numerics::encode(format_of(dtype), std::span(source, size),
                    std::span(static_cast<uint16_t*>(data) + begin, size));

@@ -26,7 +26,7 @@ std::vector<Chunk> chunks_of(const std::vector<int64_t>& sizes);
 const float* widen(const void* data, c10::ScalarType dtype, int64_t begin, int64_t count,
                    float* buffer);
 
-/// Rounds `source` to nearest even into `count` elements of `data` (BF16 or FP16).
+/// Rounds `source` to nearest even into `count` elements of `data` (FP32, BF16 or FP16).
 void narrow(const float* source, void* data, c10::ScalarType dtype, int64_t begin, int64_t count);
 
 }  // namespace mantissa::ops::cpu

@@ -11,31 +11,18 @@
 // After foreach_target.h.
 #include <hwy/highway.h>
 
-#include "mantissa/numerics/convert_lanes-inl.h"
+#include "mantissa/ops/cpu/register_block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::ops::cpu {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-namespace lanes = numerics::kernels::HWY_NAMESPACE;
 using numerics::Format;
 
-using lanes::Floats;
-using lanes::kFloats;
-constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(kFloats));
-
-// Two vectors of columns (four numbers where vectors are one), and as many rows as leave registers
-// for them and for one of `a`: AVX-512 and NEON have 32 registers, the others 16.
-#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || HWY_ARCH_ARM
-constexpr int64_t kRows = 12;
-#else
-constexpr int64_t kRows = 6;
-#endif
-constexpr int64_t kVectors = std::max<int64_t>(2, 4 / kLanes);
-constexpr int64_t kCols = kVectors * kLanes;
-
-HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
-                               int64_t depth, Floats (&sums)[kRows][kVectors]) {
+// Row i of `a` begins at a[i * kRowStep]; its numbers are `depth_step` apart.
+template <int64_t kHeight, int64_t kRowStep>
+HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, int64_t depth_step,
+                               const float* HWY_RESTRICT b, int64_t depth,
+                               Floats (&sums)[kHeight][kVectors]) {
   for (auto& row : sums) {
     for (Floats& sum : row) {
       sum = hn::Zero(kFloats);
@@ -47,13 +34,13 @@ HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, const float* HWY_RES
       numbers[j] = hn::Load(kFloats, b + j * kLanes);
     }
 #pragma GCC unroll 12
-    for (int64_t i = 0; i < kRows; ++i) {
-      const Floats factor = hn::Set(kFloats, a[i]);
+    for (int64_t i = 0; i < kHeight; ++i) {
+      const Floats factor = hn::Set(kFloats, a[i * kRowStep]);
       for (int64_t j = 0; j < kVectors; ++j) {
         sums[i][j] = hn::MulAdd(factor, numbers[j], sums[i][j]);
       }
     }
-    a += kRows;
+    a += depth_step;
     b += kCols;
   }
 }
@@ -62,38 +49,67 @@ HWY_INLINE void put(Floats sums, float* c, bool add) {
   hn::StoreU(add ? hn::Add(hn::LoadU(kFloats, c), sums) : sums, kFloats, c);
 }
 
-void multiply(const TileProduct& tile) {
-  for (int64_t col = 0; col < tile.cols; col += kCols) {
-    const float* b = tile.b + col * tile.depth;
-    for (int64_t row = 0; row < tile.rows; row += kRows) {
-      Floats sums[kRows][kVectors];
-      multiply_block(tile.a + row * tile.depth, b, tile.depth, sums);
-      float* c = tile.c + row * tile.c_row + col;
-      const int64_t rows = std::min(kRows, tile.rows - row);
-      const int64_t cols = std::min(kCols, tile.cols - col);
-      if (rows == kRows && cols == kCols) {
+// Up to kHeight rows of `a` times one strip of `b`.
+template <int64_t kHeight, int64_t kRowStep>
+HWY_INLINE void multiply_rows(const TileProduct& tile, const float* a, int64_t depth_step,
+                              const float* b, float* c, int64_t rows, int64_t cols) {
+  Floats sums[kHeight][kVectors];
+  multiply_block<kHeight, kRowStep>(a, depth_step, b, tile.depth, sums);
+  if (rows == kHeight && cols == kCols) {
 #pragma GCC unroll 12
-        for (int64_t i = 0; i < kRows; ++i) {
-          for (int64_t j = 0; j < kVectors; ++j) {
-            put(sums[i][j], c + i * tile.c_row + j * kLanes, tile.add);
-          }
-        }
-        continue;
-      }
-      HWY_ALIGN float whole[kRows * kCols];
-#pragma GCC unroll 12
-      for (int64_t i = 0; i < kRows; ++i) {
-        for (int64_t j = 0; j < kVectors; ++j) {
-          hn::Store(sums[i][j], kFloats, whole + i * kCols + j * kLanes);
-        }
-      }
-      for (int64_t i = 0; i < rows; ++i) {
-        for (int64_t j = 0; j < cols; ++j) {
-          float& element = c[i * tile.c_row + j];
-          element = tile.add ? element + whole[i * kCols + j] : whole[i * kCols + j];
-        }
+    for (int64_t i = 0; i < kHeight; ++i) {
+      for (int64_t j = 0; j < kVectors; ++j) {
+        put(sums[i][j], c + i * tile.c_row + j * kLanes, tile.add);
       }
     }
+    return;
+  }
+  HWY_ALIGN float whole[kHeight * kCols];
+#pragma GCC unroll 12
+  for (int64_t i = 0; i < kHeight; ++i) {
+    for (int64_t j = 0; j < kVectors; ++j) {
+      hn::Store(sums[i][j], kFloats, whole + i * kCols + j * kLanes);
+    }
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; ++j) {
+      float& element = c[i * tile.c_row + j];
+      element = tile.add ? element + whole[i * kCols + j] : whole[i * kCols + j];
+    }
+  }
+}
+
+// `block_step` from the first number of a block of kRows rows to that of the next.
+template <int64_t kRowStep>
+void multiply_tile(const TileProduct& tile, int64_t block_step, int64_t depth_step) {
+  constexpr int64_t kThird = kRows / 3;
+  for (int64_t col = 0; col < tile.cols; col += kCols) {
+    const float* a = tile.a;
+    const float* b = tile.b + col / kCols * tile.b_strip;
+    const int64_t cols = std::min(kCols, tile.cols - col);
+    for (int64_t row = 0; row < tile.rows; row += kRows) {
+      float* c = tile.c + row * tile.c_row + col;
+      const int64_t rows = std::min(kRows, tile.rows - row);
+      if (rows > 2 * kThird) {
+        multiply_rows<kRows, kRowStep>(tile, a, depth_step, b, c, rows, cols);
+      } else if (rows > kThird) {
+        multiply_rows<2 * kThird, kRowStep>(tile, a, depth_step, b, c, rows, cols);
+      } else {
+        multiply_rows<kThird, kRowStep>(tile, a, depth_step, b, c, rows, cols);
+      }
+      a += block_step;
+    }
+  }
+}
+
+void multiply(const TileProduct& tile) {
+  switch (tile.a_layout) {
+    case TileProduct::Layout::strips:
+      return multiply_tile<1>(tile, tile.a_strip, kRows);
+    case TileProduct::Layout::across:
+      return multiply_tile<1>(tile, kRows, kCols);
+    case TileProduct::Layout::along:
+      return multiply_tile<kCols>(tile, kRows * kCols, 1);
   }
 }
 

@@ -16,22 +16,30 @@ RegisterBlock register_block();
 
 /// c = a b, or c += a b: rows x depth times depth x cols, all FP32.
 ///
-/// `a` lies in strips of register_block().rows rows, each `depth` x strip rows: element (i, k) of a
-/// strip at [k * strip rows + i]. `b` lies in strips of register_block().cols columns: (k, j) of a
-/// strip at [k * strip cols + j], aligned to 64 bytes. The last strips are whole, with any finite
-/// numbers beyond rows and cols.
+/// `b` lies in strips of register_block().cols columns, `b_strip` numbers apart: (k, j) of a strip
+/// at [k * strip cols + j], aligned to 64 bytes. `a` lies as `a_layout` says. The last strips are
+/// whole, with any finite numbers beyond rows and cols.
 ///
 /// Each element of c is the sum over k in order, from 0, by fused multiply-adds where the processor
 /// has them; it is then stored or added to what is there.
 struct TileProduct {
+  enum class Layout : uint8_t {
+    strips,  // of register_block().rows rows, `a_strip` apart: (i, k) at [k * strip rows + i]
+    across,  // one strip such as those of `b`: (i, k) at [k * strip cols + i]
+    along,   // the same the other way round: (i, k) at [i * strip cols + k]
+  };
+
   const float* a;
+  int64_t a_strip;
   const float* b;
+  int64_t b_strip;
   float* c;
   int64_t c_row;
   int64_t rows;
   int64_t cols;
   int64_t depth;
   bool add;
+  Layout a_layout = Layout::strips;
 };
 
 void multiply(const TileProduct& tile);
