@@ -68,6 +68,14 @@ void encode_as(const Job& job, void* patterns) {
     });
     return;
   }
+  if constexpr (kFormat == Format::bf16 && kRounding == Rounding::nearest_even) {
+    if (job.overflow != Overflow::saturate) {
+      for_vectors<kRandom>(job, stored, out, [&](Floats value, Words) HWY_ATTR {
+        return hn::DemoteTo(stored, hn::BitCast(kInts, encode_bf16(value)));
+      });
+      return;
+    }
+  }
   const Words end = end_of<kFormat>(job.overflow);
   for_vectors<kRandom>(job, stored, out, [&](Floats value, Words random) HWY_ATTR {
     const Words pattern = encode_lanes<kFormat, kRounding>(value, random, end);

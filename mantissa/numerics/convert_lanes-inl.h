@@ -113,6 +113,16 @@ HWY_INLINE Words encode_lanes(Floats value, Words random, Words end) {
   return hn::IfThenElse(is_nan, word(nan_pattern(kFormat) >> pad_bits(kFormat)), result);
 }
 
+// encode_lanes of bf16 to nearest even with overflow to infinity, in half the instructions: a carry
+// out of the fraction is the next exponent, that of infinity too.
+HWY_INLINE Words encode_bf16(Floats value) {
+  const Words bits = hn::BitCast(kWords, value);
+  const Words odd = hn::And(hn::ShiftRight<16>(bits), word(1));
+  const Words rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, word(0x7FFF))));
+  const auto is_nan = hn::RebindMask(kWords, hn::IsNaN(value));
+  return hn::IfThenElse(is_nan, word(nan_pattern(Format::bf16)), rounded);
+}
+
 // The inverse of encode_lanes.
 template <Format kFormat>
 HWY_INLINE Floats decode_lanes(Words pattern) {
