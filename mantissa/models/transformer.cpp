@@ -16,7 +16,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
-#include "mantissa/models/rotary.h"
+#include "mantissa/ops/rotary.h"
 #include "mantissa/tensor/dtype.h"
 #include "mantissa/tensor/scope.h"
 
@@ -119,8 +119,8 @@ at::Tensor Transformer::attend(const Block& block, const at::Tensor& x_BTD) cons
   const at::Tensor qkv = at::linear(x_BTD, block.qkv)
                              .view({batch, length, 3, options_.heads, head_width})
                              .permute({2, 0, 3, 1, 4});  // (3, B, H, T, W)
-  const at::Tensor q = rotate(qkv.select(0, 0), options_.rope_base);
-  const at::Tensor k = rotate(qkv.select(0, 1), options_.rope_base);
+  const at::Tensor q = ops::rotate(qkv.select(0, 0), options_.rope_base);
+  const at::Tensor k = ops::rotate(qkv.select(0, 1), options_.rope_base);
   const at::Tensor y_BHTW =
       at::scaled_dot_product_attention(q, k, qkv.select(0, 2), /*attn_mask=*/{}, /*dropout_p=*/0.0,
                                        /*is_causal=*/options_.attention == Attention::causal);

@@ -20,6 +20,7 @@
 #include "mantissa/ops/cpu/blocks.h"
 #include "mantissa/ops/cpu/norm_kernel.h"
 #include "mantissa/ops/scratch.h"
+#include "mantissa/ops/tensor_blocks.h"
 #include "mantissa/tensor/dtype.h"
 
 // Shapes: N rows, D numbers a row.
@@ -116,37 +117,6 @@ struct Rows {
 
 Rows rows_of(const Tensor& x) { return {x.numel() / x.size(-1), x.size(-1)}; }
 
-/// A contiguous tensor, read and written a block of FP32 numbers at a time.
-class Blocks {
- public:
-  explicit Blocks(const Tensor& tensor)
-      : tensor_(tensor), dtype_(tensor.defined() ? tensor.scalar_type() : at::kFloat) {}
-
-  // Null of an undefined tensor.
-  const float* read(int64_t first, int64_t count, Scratch& scratch) const {
-    if (!tensor_.defined()) {
-      return nullptr;
-    }
-    float* buffer = dtype_ == at::kFloat ? nullptr : scratch.of_size(count);
-    return cpu::widen(tensor_.const_data_ptr(), dtype_, first, count, buffer);
-  }
-
-  // Where the numbers of a block are to be put before they are stored.
-  float* place(int64_t first, int64_t count, Scratch& scratch) const {
-    return dtype_ == at::kFloat ? tensor_.mutable_data_ptr<float>() + first
-                                : scratch.of_size(count);
-  }
-  void store(int64_t first, int64_t count, const float* numbers) const {
-    if (dtype_ != at::kFloat) {
-      cpu::narrow(numbers, tensor_.mutable_data_ptr(), dtype_, first, count);
-    }
-  }
-
- private:
-  const Tensor tensor_;
-  const ScalarType dtype_;
-};
-
 struct Workspace {
   Scratch x, more, sum, out;
 };
@@ -180,10 +150,10 @@ Norm norm_on_cpu(NormKind kind, const Tensor& x_in, const OptionalTensor& residu
   if (residual.defined()) {
     norm.sum = at::empty(x.sizes(), x.options().dtype(at::result_type(x, residual)));
   }
-  const Blocks xs(x);
-  const Blocks residuals(residual);
-  const Blocks sums(norm.sum);
-  const Blocks outs(norm.out);
+  const TensorBlocks xs(x);
+  const TensorBlocks residuals(residual);
+  const TensorBlocks sums(norm.sum);
+  const TensorBlocks outs(norm.out);
   float* mean = norm.mean.defined() ? norm.mean.mutable_data_ptr<float>() : nullptr;
   float* rstd = norm.rstd.mutable_data_ptr<float>();
   rows.for_blocks([&](int64_t /*chunk*/, int64_t row, int64_t count) {
@@ -231,11 +201,11 @@ NormGradients norm_backward_on_cpu(NormKind kind, const Tensor& grad_out_in,
   }
   const Tensor parts =
       at::zeros({std::max<int64_t>(1, rows.chunks()), 2, rows.width}, options.dtype(at::kFloat));
-  const Blocks xs(norm.sum);
-  const Blocks grad_outs(grad_out);
-  const Blocks grad_sums(grad_sum);
-  const Blocks grads(result.x);
-  const Blocks more_grads(result.residual);
+  const TensorBlocks xs(norm.sum);
+  const TensorBlocks grad_outs(grad_out);
+  const TensorBlocks grad_sums(grad_sum);
+  const TensorBlocks grads(result.x);
+  const TensorBlocks more_grads(result.residual);
   const bool has_more = result.residual.defined() && !result.residual.is_same(result.x);
   float* const sums = parts.mutable_data_ptr<float>();
   rows.for_blocks([&](int64_t chunk, int64_t row, int64_t count) {
