@@ -20,6 +20,7 @@ namespace {
 using numerics::Format;
 
 constexpr std::string_view kAten = "aten::";
+constexpr std::string_view kLinearWithLoss = "mantissa::linear_cross_entropy";
 constexpr std::string_view kScopePrefix = "scope:";
 constexpr std::string_view kParameterPrefix = "parameter:";
 
@@ -68,6 +69,17 @@ void add_rules(const OperationIndex& operations, std::span<const OpRule> rules,
   }
 }
 
+// It is a linear layer with its loss: its arguments are cast like those of `linear`. Its result,
+// the loss, never is.
+void follow_linear(ResolvedRules& result) {
+  const auto linear = result.find("aten::linear");
+  if (linear == result.end() || linear->second.rule == Rule::lower_output ||
+      !c10::Dispatcher::singleton().findSchema({std::string(kLinearWithLoss), ""})) {
+    return;
+  }
+  result.emplace(kLinearWithLoss, linear->second);
+}
+
 ResolvedRules resolve(const Policy& policy, const OperationIndex& operations,
                       std::string_view where) {
   ResolvedRules result;
@@ -87,6 +99,7 @@ ResolvedRules resolve(const Policy& policy, const OperationIndex& operations,
       }
     }
   }
+  follow_linear(result);
   std::erase_if(result, [](const auto& entry) { return entry.second.rule == Rule::keep; });
   return result;
 }
