@@ -69,15 +69,20 @@ void add_rules(const OperationIndex& operations, std::span<const OpRule> rules,
   }
 }
 
-// It is a linear layer with its loss: its arguments are cast like those of `linear`. Its result,
-// the loss, never is.
+// A linear layer with its loss goes where `linear` goes, or `mm`, which that becomes, unless it has
+// a rule of its own. Its result, the loss, is not lowered.
 void follow_linear(ResolvedRules& result) {
-  const auto linear = result.find("aten::linear");
-  if (linear == result.end() || linear->second.rule == Rule::lower_output ||
-      !c10::Dispatcher::singleton().findSchema({std::string(kLinearWithLoss), ""})) {
+  if (!c10::Dispatcher::singleton().findSchema(operator_name(kLinearWithLoss))) {
     return;
   }
-  result.emplace(kLinearWithLoss, linear->second);
+  for (const char* operation : {"aten::linear", "aten::mm"}) {
+    const auto found = result.find(operation);
+    if (found != result.end() && found->second.rule != Rule::keep &&
+        found->second.rule != Rule::lower_output) {
+      result.emplace(kLinearWithLoss, found->second);
+      return;
+    }
+  }
 }
 
 ResolvedRules resolve(const Policy& policy, const OperationIndex& operations,
