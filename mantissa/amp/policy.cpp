@@ -20,6 +20,7 @@ namespace {
 using numerics::Format;
 
 constexpr std::string_view kAten = "aten::";
+constexpr std::string_view kLinearWithLoss = "mantissa::linear_cross_entropy";
 constexpr std::string_view kScopePrefix = "scope:";
 constexpr std::string_view kParameterPrefix = "parameter:";
 
@@ -68,6 +69,22 @@ void add_rules(const OperationIndex& operations, std::span<const OpRule> rules,
   }
 }
 
+// A linear layer with its loss goes where `linear` goes, or `mm`, which that becomes, unless it has
+// a rule of its own. Its result, the loss, is not lowered.
+void follow_linear(ResolvedRules& result) {
+  if (!c10::Dispatcher::singleton().findSchema(operator_name(kLinearWithLoss))) {
+    return;
+  }
+  for (const char* operation : {"aten::linear", "aten::mm"}) {
+    const auto found = result.find(operation);
+    if (found != result.end() && found->second.rule != Rule::keep &&
+        found->second.rule != Rule::lower_output) {
+      result.emplace(kLinearWithLoss, found->second);
+      return;
+    }
+  }
+}
+
 ResolvedRules resolve(const Policy& policy, const OperationIndex& operations,
                       std::string_view where) {
   ResolvedRules result;
@@ -87,6 +104,7 @@ ResolvedRules resolve(const Policy& policy, const OperationIndex& operations,
       }
     }
   }
+  follow_linear(result);
   std::erase_if(result, [](const auto& entry) { return entry.second.rule == Rule::keep; });
   return result;
 }

@@ -66,6 +66,25 @@ TEST(Policy, KeepTakesAnOperationOffTheTable) {
   EXPECT_FALSE(resolved_rules(find_policy("torch layer_norm=keep")).contains("aten::layer_norm"));
 }
 
+TEST(Policy, ALinearLayerWithItsLossFollowsLinear) {
+  const auto rule_under = [](const std::string& text) {
+    const auto rules = resolved_rules(parse_policy(text));
+    const auto found = rules.find("mantissa::linear_cross_entropy");
+    return found == rules.end() ? Rule::keep : found->second.rule;
+  };
+  for (const std::string& name : policy_names()) {
+    EXPECT_EQ(rule_under(name), name == "fp32" ? Rule::keep : Rule::lower) << name;
+  }
+  EXPECT_EQ(rule_under("torch linear=fp32"), Rule::fp32);
+  EXPECT_EQ(rule_under("torch linear=fp32 mantissa::linear_cross_entropy=lower"), Rule::lower);
+  EXPECT_EQ(rule_under("torch mantissa::linear_cross_entropy=keep"), Rule::keep);
+  // Linear becomes mm.
+  EXPECT_EQ(rule_under("torch linear=keep mm=fp32"), Rule::fp32);
+  EXPECT_EQ(rule_under("fp32 compute=bf16 mm=lower"), Rule::lower);
+  // The loss stays FP32.
+  EXPECT_EQ(rule_under("torch linear=lower_output mm=keep"), Rule::keep);
+}
+
 TEST(Policy, UnknownNamesAreAnsweredWithTheNearest) {
   EXPECT_EQ(refusal("torhc"), "policy: unknown base \"torhc\"; did you mean \"torch\"?");
   EXPECT_EQ(refusal("torch compute=fp61"),

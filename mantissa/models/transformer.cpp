@@ -16,6 +16,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
+#include "mantissa/ops/linear_cross_entropy.h"
 #include "mantissa/ops/rotary.h"
 #include "mantissa/tensor/dtype.h"
 #include "mantissa/tensor/scope.h"
@@ -61,6 +62,12 @@ void check(const TransformerOptions& o) {
                  " with ", o.heads, " heads; the width must be a multiple of twice the heads");
   MANTISSA_CHECK(o.rope_base > 1 && std::isfinite(o.rope_base), InvalidArgument,
                  "transformer: rope_base is ", o.rope_base, "; it must be greater than 1");
+}
+
+void check_targets(const at::Tensor& targets, at::IntArrayRef shape) {
+  MANTISSA_CHECK(targets.sizes() == shape && targets.scalar_type() == at::kLong, InvalidArgument,
+                 "token_loss: targets have shape ", targets.sizes(), " and dtype ",
+                 targets.scalar_type(), "; pass int64 of the tokens' shape ", shape);
 }
 
 }  // namespace
@@ -127,7 +134,7 @@ at::Tensor Transformer::attend(const Block& block, const at::Tensor& x_BTD) cons
   return at::linear(y_BHTW.transpose(1, 2).reshape({batch, length, options_.width}), block.out);
 }
 
-at::Tensor Transformer::forward(const at::Tensor& tokens) const {
+at::Tensor Transformer::hidden(const at::Tensor& tokens) const {
   MANTISSA_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong, InvalidArgument,
                  "transformer: tokens have shape ", tokens.sizes(), " and dtype ",
                  tokens.scalar_type(), "; pass (batch, length) int64");
@@ -144,7 +151,13 @@ at::Tensor Transformer::forward(const at::Tensor& tokens) const {
     x = x.add(at::linear(at::gelu(hidden, "tanh"), block.down));
   }
   const tensor::Scope head("head");
-  return widened(at::linear(normalize(final_norm_, x), embedding_));
+  return normalize(final_norm_, x);
+}
+
+at::Tensor Transformer::forward(const at::Tensor& tokens) const {
+  const at::Tensor x = hidden(tokens);
+  const tensor::Scope head("head");
+  return widened(at::linear(x, embedding_));
 }
 
 std::vector<std::string> Transformer::scopes() const {
@@ -158,15 +171,19 @@ std::vector<std::string> Transformer::scopes() const {
 }
 
 at::Tensor Transformer::loss(const at::Tensor& tokens, const at::Tensor& targets) const {
-  return token_loss(forward(tokens), targets);
+  if (!options_.fused_loss) {
+    return token_loss(forward(tokens), targets);
+  }
+  const at::Tensor x = hidden(tokens);
+  check_targets(targets, tokens.sizes());
+  const tensor::Scope head("head");
+  return ops::linear_cross_entropy(x.flatten(0, 1), embedding_, {}, targets.flatten());
 }
 
 at::Tensor token_loss(const at::Tensor& logits, const at::Tensor& targets) {
-  MANTISSA_CHECK(logits.dim() == 3 && targets.sizes() == logits.sizes().slice(0, 2) &&
-                     targets.scalar_type() == at::kLong,
-                 InvalidArgument, "token_loss: targets have shape ", targets.sizes(), " and dtype ",
-                 targets.scalar_type(), "; pass int64 of the tokens' shape ",
-                 logits.sizes().slice(0, logits.dim() - 1));
+  MANTISSA_CHECK(logits.dim() == 3, InvalidArgument, "token_loss: logits have shape ",
+                 logits.sizes(), "; pass (batch, length, vocabulary)");
+  check_targets(targets, logits.sizes().slice(0, 2));
   return at::cross_entropy_loss(widened(logits).flatten(0, 1), targets.flatten());
 }
 

@@ -51,6 +51,9 @@ at::Tensor forward_loss(const StepParts& parts, const data::Batch& batch) {
   const ops::Tf32Guard tf32(parts.compute == Format::tf32 ? ops::Tf32::on : ops::Tf32::off);
   const CategoryScope activations(Category::activations);
   const amp::Autocast region(parts.policy, parts.formats);
+  if (parts.policy.output.value_or(Format::fp32) == Format::fp32) {
+    return parts.model.loss(batch.tokens, batch.targets);
+  }
   const at::Tensor logits = amp::cast_output(parts.policy, parts.model.forward(batch.tokens));
   return models::token_loss(logits, batch.targets);
 }
