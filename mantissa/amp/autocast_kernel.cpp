@@ -144,6 +144,12 @@ void AutocastKernel::operator()(const c10::OperatorHandle& operation, c10::Dispa
       call_with_fp32_output(operation, stack);
       return;
     case Rule::lower_output:
+      if (dtype_position_ && arguments[*dtype_position_].isNone() &&
+          is_eligible(arguments[0].toTensor())) {
+        arguments[*dtype_position_] = static_cast<int64_t>(compute_dtype(*policy));
+        operation.callBoxed(stack);
+        return;
+      }
       operation.callBoxed(stack);
       lower_results(operation, compute_dtype(*policy), stack);
       return;

@@ -20,7 +20,10 @@ namespace {
 using numerics::Format;
 
 constexpr std::string_view kAten = "aten::";
-constexpr std::string_view kLinearWithLoss = "mantissa::linear_cross_entropy";
+constexpr std::array kLikeLinear = {"mantissa::linear_cross_entropy", "mantissa::gelu_linear",
+                                    "mantissa::swiglu_linear", "mantissa::rotary_attention"};
+constexpr std::array kNorms = {"mantissa::layer_norm", "mantissa::rms_norm",
+                               "mantissa::add_layer_norm", "mantissa::add_rms_norm"};
 constexpr std::string_view kScopePrefix = "scope:";
 constexpr std::string_view kParameterPrefix = "parameter:";
 
@@ -69,18 +72,30 @@ void add_rules(const OperationIndex& operations, std::span<const OpRule> rules,
   }
 }
 
-// A linear layer with its loss goes where `linear` goes, or `mm`, which that becomes, unless it has
-// a rule of its own. Its result, the loss, is not lowered.
+// Our own operations without a rule of theirs. A linear layer with what is around it goes where
+// `linear` goes, or `mm`, which that becomes; a loss, which is such a result, is not lowered. Where
+// linear layers are lowered, a norm's result is what they read.
 void follow_linear(ResolvedRules& result) {
-  if (!c10::Dispatcher::singleton().findSchema(operator_name(kLinearWithLoss))) {
+  const auto linear = [&result]() -> const ResolvedRule* {
+    for (const char* operation : {"aten::linear", "aten::mm"}) {
+      const auto found = result.find(operation);
+      if (found != result.end() && found->second.rule != Rule::keep &&
+          found->second.rule != Rule::lower_output) {
+        return &found->second;
+      }
+    }
+    return nullptr;
+  }();
+  if (linear == nullptr) {
     return;
   }
-  for (const char* operation : {"aten::linear", "aten::mm"}) {
-    const auto found = result.find(operation);
-    if (found != result.end() && found->second.rule != Rule::keep &&
-        found->second.rule != Rule::lower_output) {
-      result.emplace(kLinearWithLoss, found->second);
-      return;
+  const ResolvedRule own = *linear;
+  for (const char* operation : kLikeLinear) {
+    result.emplace(operation, own);
+  }
+  if (own.rule == Rule::lower) {
+    for (const char* operation : kNorms) {
+      result.emplace(operation, ResolvedRule{Rule::lower_output, own.source});
     }
   }
 }

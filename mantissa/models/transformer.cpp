@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <tuple>
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
@@ -16,7 +17,9 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
+#include "mantissa/ops/activation.h"
 #include "mantissa/ops/linear_cross_entropy.h"
+#include "mantissa/ops/norm.h"
 #include "mantissa/ops/rotary.h"
 #include "mantissa/tensor/dtype.h"
 #include "mantissa/tensor/scope.h"
@@ -114,24 +117,50 @@ tensor::ParameterList Transformer::parameters() const {
 }
 
 at::Tensor Transformer::normalize(const Norm& norm, const at::Tensor& x) const {
+  if (options_.fused) {
+    return ops::layer_norm(x, norm.weight, norm.bias, kNormEpsilon);
+  }
   // The residual stream is FP32 and layer_norm wants one dtype: the parameters are widened, not it.
   return at::layer_norm(x, {options_.width}, norm.weight.to(x.scalar_type()),
                         norm.bias.to(x.scalar_type()), kNormEpsilon);
 }
 
+at::Tensor Transformer::normalize_sum(const Norm& norm, at::Tensor& x,
+                                      const at::Tensor& branch) const {
+  if (options_.fused) {
+    at::Tensor normalized;
+    std::tie(x, normalized) = ops::add_layer_norm(branch, x, norm.weight, norm.bias, kNormEpsilon);
+    return normalized;
+  }
+  x = x.add(branch);
+  return normalize(norm, x);
+}
+
 at::Tensor Transformer::attend(const Block& block, const at::Tensor& x_BTD) const {
   const int64_t batch = x_BTD.size(0);
   const int64_t length = x_BTD.size(1);
-  const int64_t head_width = options_.width / options_.heads;
-  const at::Tensor qkv = at::linear(x_BTD, block.qkv)
-                             .view({batch, length, 3, options_.heads, head_width})
-                             .permute({2, 0, 3, 1, 4});  // (3, B, H, T, W)
-  const at::Tensor q = ops::rotate(qkv.select(0, 0), options_.rope_base);
-  const at::Tensor k = ops::rotate(qkv.select(0, 1), options_.rope_base);
-  const at::Tensor y_BHTW =
-      at::scaled_dot_product_attention(q, k, qkv.select(0, 2), /*attn_mask=*/{}, /*dropout_p=*/0.0,
-                                       /*is_causal=*/options_.attention == Attention::causal);
-  return at::linear(y_BHTW.transpose(1, 2).reshape({batch, length, options_.width}), block.out);
+  const bool causal = options_.attention == Attention::causal;
+  const at::Tensor qkv =
+      at::linear(x_BTD, block.qkv)
+          .view({batch, length, 3, options_.heads, options_.width / options_.heads});
+  at::Tensor y_BTHW;
+  if (options_.fused) {
+    y_BTHW = ops::rotary_attention(qkv, options_.rope_base, causal);
+  } else {
+    const at::Tensor heads = qkv.permute({2, 0, 3, 1, 4});  // (3, B, H, T, W)
+    y_BTHW = at::scaled_dot_product_attention(ops::rotate(heads.select(0, 0), options_.rope_base),
+                                              ops::rotate(heads.select(0, 1), options_.rope_base),
+                                              heads.select(0, 2), /*attn_mask=*/{},
+                                              /*dropout_p=*/0.0, causal)
+                 .transpose(1, 2);
+  }
+  return at::linear(y_BTHW.reshape({batch, length, options_.width}), block.out);
+}
+
+at::Tensor Transformer::transform(const Block& block, const at::Tensor& x) const {
+  const at::Tensor hidden = at::linear(x, block.up);
+  return options_.fused ? ops::gelu_linear(hidden, block.down)
+                        : at::linear(at::gelu(hidden, "tanh"), block.down);
 }
 
 at::Tensor Transformer::hidden(const at::Tensor& tokens) const {
@@ -139,19 +168,20 @@ at::Tensor Transformer::hidden(const at::Tensor& tokens) const {
                  "transformer: tokens have shape ", tokens.sizes(), " and dtype ",
                  tokens.scalar_type(), "; pass (batch, length) int64");
   at::Tensor x = at::embedding(widened(embedding_), tokens);
+  at::Tensor branch;  // to be added to x where it is next normalized
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Block& block = blocks_[i];
     const tensor::Scope scope("blocks." + std::to_string(i));
     {
       const tensor::Scope attention("attention");
-      x = x.add(attend(block, normalize(block.attention_norm, x)));
+      branch = attend(block, i == 0 ? normalize(block.attention_norm, x)
+                                    : normalize_sum(block.attention_norm, x, branch));
     }
     const tensor::Scope mlp("mlp");
-    const at::Tensor hidden = at::linear(normalize(block.mlp_norm, x), block.up);
-    x = x.add(at::linear(at::gelu(hidden, "tanh"), block.down));
+    branch = transform(block, normalize_sum(block.mlp_norm, x, branch));
   }
   const tensor::Scope head("head");
-  return normalize(final_norm_, x);
+  return normalize_sum(final_norm_, x, branch);
 }
 
 at::Tensor Transformer::forward(const at::Tensor& tokens) const {
@@ -171,7 +201,7 @@ std::vector<std::string> Transformer::scopes() const {
 }
 
 at::Tensor Transformer::loss(const at::Tensor& tokens, const at::Tensor& targets) const {
-  if (!options_.fused_loss) {
+  if (!options_.fused) {
     return token_loss(forward(tokens), targets);
   }
   const at::Tensor x = hidden(tokens);

@@ -21,7 +21,10 @@ struct TransformerOptions {
   int64_t mlp_ratio = 4;   // hidden width of the MLP over D
   double rope_base = 1e4;  // of the rotary frequencies
   Attention attention = Attention::causal;
-  bool fused_loss = true;  // see Transformer::loss
+  // The norms, the MLP's activation, the rotary attention and the loss by our operations
+  // (ops/norm.h, activation.h, rotary.h, linear_cross_entropy.h) or, without it, by LibTorch's:
+  // slower, with more memory, and what at::autocast knows.
+  bool fused = true;
 };
 
 /// A pre-norm transformer over tokens: rotary positions (Su et al., RoFormer, 2021), LayerNorm,
@@ -50,9 +53,9 @@ class MANTISSA_API Transformer {
   at::Tensor forward(const at::Tensor& tokens) const;
 
   /// Mean of -log p(target) in nats over the targets that are not -100: 0-d FP32.
-  /// `tokens` and `targets` (B, T) int64. With `fused_loss` head and loss are one operation
-  /// (ops/linear_cross_entropy.h), whose logits are FP32 and never whole; without it they are
-  /// token_loss(forward(tokens), targets), LibTorch's operations.
+  /// `tokens` and `targets` (B, T) int64. With `fused` head and loss are one operation,
+  /// whose logits are FP32 and never whole; without it they are token_loss(forward(tokens),
+  /// targets).
   at::Tensor loss(const at::Tensor& tokens, const at::Tensor& targets) const;
 
   tensor::ParameterList parameters() const;
@@ -76,7 +79,10 @@ class MANTISSA_API Transformer {
 
   at::Tensor hidden(const at::Tensor& tokens) const;  // (B, T, D), what the head reads
   at::Tensor attend(const Block& block, const at::Tensor& x) const;
+  at::Tensor transform(const Block& block, const at::Tensor& x) const;
   at::Tensor normalize(const Norm& norm, const at::Tensor& x) const;
+  // Adds `branch` to x first.
+  at::Tensor normalize_sum(const Norm& norm, at::Tensor& x, const at::Tensor& branch) const;
 
   TransformerOptions options_;
   at::Tensor embedding_;  // (V, D)

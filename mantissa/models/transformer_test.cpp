@@ -106,7 +106,7 @@ TEST(Transformer, TheFusedLossIsThatOfTheLogits) {
   targets[1][2].fill_(-100);
   TransformerOptions options = kTiny;
   const Transformer fused(options, 1);
-  options.fused_loss = false;
+  options.fused = false;
   const Transformer in_two(options, 1);
   const at::Tensor loss = fused.loss(tokens, targets);
   const at::Tensor expected = in_two.loss(tokens, targets);

@@ -51,7 +51,7 @@ struct Curve {
 template <typename Region>
 Curve train(const Region& region) {
   // LibTorch's autocast does not know the fused one.
-  models::Transformer model({.layers = 2, .width = 32, .heads = 2, .fused_loss = false}, kSeed);
+  models::Transformer model({.layers = 2, .width = 32, .heads = 2, .fused = false}, kSeed);
   optim::Optimizer optimizer(model.parameters(), {.kind = optim::Kind::adamw});
   Random random(kSeed, 1);
   Curve curve;
