@@ -185,6 +185,15 @@ TEST(Autocast, Fp32OutputTakesTheOverloadWithADtypeWhereTheListedOneHasNone) {
   EXPECT_EQ(at::norm(x.to(at::kDouble), 2).scalar_type(), at::kDouble);
 }
 
+TEST(Autocast, LowerOutputFillsAnOpenDtype) {
+  const Autocast region(find_policy("fp32 compute=bf16 sum=lower_output"));
+  const at::Tensor x = at::ones({3, 4});
+  EXPECT_EQ(at::sum(x, {1}).scalar_type(), at::kBFloat16);
+  EXPECT_EQ(at::sum(x, {1}, false, at::kFloat).scalar_type(), at::kFloat);
+  EXPECT_EQ(at::sum(x.to(at::kDouble), {1}).scalar_type(), at::kDouble);
+  EXPECT_EQ(at::sum(at::ones({3}, at::kLong), {0}).scalar_type(), at::kLong);
+}
+
 TEST(Autocast, WidestRuleLiftsOutOfPlaceScatterAndIndexing) {
   const Autocast region(find_policy("torch"));
   const at::Tensor index = at::zeros({2, 2}, at::kLong);

@@ -66,15 +66,23 @@ TEST(Policy, KeepTakesAnOperationOffTheTable) {
   EXPECT_FALSE(resolved_rules(find_policy("torch layer_norm=keep")).contains("aten::layer_norm"));
 }
 
-TEST(Policy, ALinearLayerWithItsLossFollowsLinear) {
-  const auto rule_under = [](const std::string& text) {
+TEST(Policy, OurOperationsFollowLinear) {
+  const auto rule_of = [](const std::string& operation, const std::string& text) {
     const auto rules = resolved_rules(parse_policy(text));
-    const auto found = rules.find("mantissa::linear_cross_entropy");
+    const auto found = rules.find(operation);
     return found == rules.end() ? Rule::keep : found->second.rule;
   };
+  const auto rule_under = [&](const std::string& text) {
+    return rule_of("mantissa::linear_cross_entropy", text);
+  };
   for (const std::string& name : policy_names()) {
-    EXPECT_EQ(rule_under(name), name == "fp32" ? Rule::keep : Rule::lower) << name;
+    const bool keeps = name == "fp32";
+    EXPECT_EQ(rule_under(name), keeps ? Rule::keep : Rule::lower) << name;
+    EXPECT_EQ(rule_of("mantissa::gelu_linear", name), keeps ? Rule::keep : Rule::lower) << name;
+    EXPECT_EQ(rule_of("mantissa::add_layer_norm", name), keeps ? Rule::keep : Rule::lower_output)
+        << name;
   }
+  EXPECT_EQ(rule_of("mantissa::layer_norm", "torch linear=fp32"), Rule::keep);
   EXPECT_EQ(rule_under("torch linear=fp32"), Rule::fp32);
   EXPECT_EQ(rule_under("torch linear=fp32 mantissa::linear_cross_entropy=lower"), Rule::lower);
   EXPECT_EQ(rule_under("torch mantissa::linear_cross_entropy=keep"), Rule::keep);
