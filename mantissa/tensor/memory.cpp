@@ -27,8 +27,8 @@
 namespace mantissa::tensor::memory {
 namespace {
 
-// Smaller tensors come from the system: they would take as long from the arena, and lie between
-// large ones that are freed.
+// The system serves smaller tensors without asking for new pages each time; in the arena they would
+// lie between large ones that are freed.
 constexpr size_t kSmallestInArena = size_t{16} << 10;
 
 // In front of the bytes of each tensor. With it, freeing needs no table of addresses, and the
