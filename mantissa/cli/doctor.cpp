@@ -1,5 +1,7 @@
+#include <fstream>
 #include <iostream>
 #include <memory>
+#include <string>
 
 #include <unistd.h>
 
@@ -29,6 +31,18 @@ std::string cuda_text() {
                     : std::to_string(static_cast<int>(count)) + " devices";
 }
 
+// Which memory the system backs with huge pages: "always", "never" or, where a program asks for
+// them as train.allocator = "caching" does, "madvise".
+std::string huge_pages_text() {
+  std::ifstream modes("/sys/kernel/mm/transparent_hugepage/enabled");
+  for (std::string mode; modes >> mode;) {
+    if (mode.starts_with('[') && mode.ends_with(']')) {
+      return mode.substr(1, mode.size() - 2);
+    }
+  }
+  return "unknown";
+}
+
 void run_doctor(bool as_json) {
   // As the commands that train do, so that the answer is theirs.
   ops::install_cpu_kernels();
@@ -38,6 +52,7 @@ void run_doctor(bool as_json) {
     nlohmann::ordered_json json(environment);
     json["threads"] = std::stoi(environment.at("threads"));
     json["memory_bytes"] = memory_bytes();
+    json["huge_pages"] = huge_pages_text();
     json["cuda"] = cuda_text();
     json["conversions"] = std::string(numerics::simd_target());
     for (const ops::CpuKernelChoice& choice : choices) {
@@ -53,6 +68,7 @@ void run_doctor(bool as_json) {
       {"processor", environment.at("cpu")},
       {"threads", environment.at("threads")},
       {"memory", report::bytes_text(memory_bytes())},
+      {"huge pages", huge_pages_text()},
       {"CUDA", cuda_text()},
       {"conversions", std::string(numerics::simd_target())}};
   for (const ops::CpuKernelChoice& choice : choices) {

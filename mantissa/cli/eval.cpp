@@ -55,6 +55,7 @@ void run_eval(const Options& options) {
   const std::filesystem::path folder = options.folder;
   const train::RunConfig config = train::load_run(folder);
   prepare_process();
+  train::use_allocator(config);
   const train::RunData data = train::open_data(config);
   MANTISSA_CHECK(data.validation != nullptr || data.test != nullptr, InvalidArgument,
                  folder.string(), ": nothing is held out; set data.validation or data.test");

@@ -1,6 +1,8 @@
 #include "mantissa/record/event.h"
 
+#include <algorithm>
 #include <limits>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -60,6 +62,7 @@ void each_field(Self& self, Visit visit) {
     visit("step_time_s", self.step_time_s);
     visit("tokens_per_s", self.tokens_per_s);
     visit("peak_bytes", self.peak_bytes);
+    visit("peak_holders", self.peak_holders);
     visit("bytes_per_param", self.bytes_per_param);
     visit("scale", self.scale);
     visit("skipped_steps", self.skipped_steps);
@@ -67,12 +70,16 @@ void each_field(Self& self, Visit visit) {
     visit("seed", self.seed);
     visit("precision", self.precision);
     visit("policy", self.policy);
+    visit("allocator", self.allocator);
     visit("stopped_by", self.stopped_by);
   } else {
     static_assert(std::is_same_v<Type, RunEnd>);
     visit("summary", self.summary);
   }
 }
+
+// Keys of a summary that earlier records lack.
+constexpr std::string_view kLaterKeys[] = {"bytes_per_param", "peak_holders", "allocator"};
 
 // By position in Event.
 constexpr const char* kTypes[] = {"run_start",        "step",    "evaluation",
@@ -109,7 +116,11 @@ class LineReader {
   template <typename Type>
   Type read() const {
     Type result;
-    each_field(result, [this](const char* key, auto& field) { this->get(key, field); });
+    each_field(result, [this](const char* key, auto& field) {
+      if (json_.contains(key) || std::ranges::count(kLaterKeys, key) == 0) {
+        this->get(key, field);
+      }
+    });
     return result;
   }
 
@@ -151,13 +162,6 @@ class LineReader {
     const LineReader inner(at(key), where_);
     for (const auto& [name, value] : at(key).items()) {
       inner.get(name.c_str(), field[name]);
-    }
-  }
-
-  // Earlier records have none.
-  void get(const char* key, std::map<std::string, double>& field) const {
-    if (json_.contains(key)) {
-      get<double>(key, field);
     }
   }
 

@@ -66,6 +66,7 @@ struct Summary {
   double step_time_s = 0;  // median
   double tokens_per_s = 0;
   std::map<std::string, int64_t> peak_bytes;      // by category
+  std::map<std::string, int64_t> peak_holders;    // largest of that: "activations blocks.0.mlp"
   std::map<std::string, double> bytes_per_param;  // weights, gradients, masters, moments, ema
   double scale = 1;
   int64_t skipped_steps = 0;
@@ -73,6 +74,7 @@ struct Summary {
   int64_t seed = 0;
   std::string precision;
   std::string policy;
+  std::string allocator;   // of tensors: `caching` or `system`
   std::string stopped_by;  // what ended the run: `steps`, `patience`, ...
 
   bool operator==(const Summary&) const = default;

@@ -25,6 +25,7 @@ Summary example_summary() {
           .step_time_s = 0.95,
           .tokens_per_s = 8600.5,
           .peak_bytes = {{"weights", 3200000}, {"other", 17}},
+          .peak_holders = {{"activations blocks.0.mlp", 1700000}},
           .bytes_per_param = {{"weights", 2.0}, {"moments", 2.03125}},
           .scale = 1024,
           .skipped_steps = 3,
@@ -32,6 +33,7 @@ Summary example_summary() {
           .seed = 7,
           .precision = "fp16",
           .policy = "torch",
+          .allocator = "caching",
           .stopped_by = "patience"};
 }
 
@@ -169,18 +171,28 @@ TEST(Summary, IsOneObjectWithAnObjectByCategory) {
       to_json(example_summary()),
       R"({"steps":418,"bits_per_base":1.925,"loss":1.334,"markov_bits_per_base":1.931,)"
       R"("step_time_s":0.95,"tokens_per_s":8600.5,"peak_bytes":{"other":17,"weights":3200000},)"
+      R"("peak_holders":{"activations blocks.0.mlp":1700000},)"
       R"("bytes_per_param":{"moments":2.03125,"weights":2.0},)"
       R"("scale":1024.0,"skipped_steps":3,"params":800000,"seed":7,"precision":"fp16",)"
-      R"("policy":"torch","stopped_by":"patience"})");
+      R"("policy":"torch","allocator":"caching","stopped_by":"patience"})");
 }
 
-TEST(Summary, OfAnEarlierRecordHasNoBytesPerParameter) {
-  std::string line = to_json(Entry{0, RunEnd{example_summary()}});
-  const std::string added = R"("bytes_per_param":{"moments":2.03125,"weights":2.0},)";
-  line.erase(line.find(added), added.size());
+TEST(Summary, OfAnEarlierRecordLacksTheLaterKeys) {
+  const std::string line = to_json(Entry{0, RunEnd{example_summary()}});
+  const auto without = [&](const std::string& text) {
+    std::string shorter = line;
+    shorter.erase(line.find(text), text.size());
+    return std::get<RunEnd>(from_json(shorter).event).summary;
+  };
   Summary expected = example_summary();
   expected.bytes_per_param.clear();
-  EXPECT_EQ(std::get<RunEnd>(from_json(line).event).summary, expected);
+  EXPECT_EQ(without(R"("bytes_per_param":{"moments":2.03125,"weights":2.0},)"), expected);
+  expected = example_summary();
+  expected.peak_holders.clear();
+  EXPECT_EQ(without(R"("peak_holders":{"activations blocks.0.mlp":1700000},)"), expected);
+  expected = example_summary();
+  expected.allocator.clear();
+  EXPECT_EQ(without(R"("allocator":"caching",)"), expected);
 }
 
 TEST(Event, StepOfThoseThatHaveOne) {

@@ -1,11 +1,18 @@
 #include "mantissa/tensor/memory.h"
 
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <fstream>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include <c10/core/CPUAllocator.h>
@@ -14,99 +21,159 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/process_memory.h"
+#include "mantissa/tensor/memory_ledger.h"
+#include "mantissa/tensor/scope.h"
 
 namespace mantissa::tensor::memory {
 namespace {
 
+// The system serves smaller tensors without asking for new pages each time; in the arena they would
+// lie between large ones that are freed.
+constexpr size_t kSmallestInArena = size_t{16} << 10;
+
 // In front of the bytes of each tensor. With it, freeing needs no table of addresses, and the
 // pointer that a tensor sees is its own context, as LibTorch's raw_allocate() wants it.
 struct alignas(64) Header {
-  void* context;  // with `deleter`: how the wrapped allocator frees
-  c10::DeleterFnPtr deleter;
+  void* context;              // of the wrapped allocator, or the block in the arena
+  c10::DeleterFnPtr deleter;  // of `context`; null for one in the arena
   int64_t size_bytes;
-  Category category;
+  uint32_t holder;
 };
-static_assert(sizeof(Header) == 64, "the alignment of tensors must stay");
+static_assert(sizeof(Header) == 64 && Arena::kAlignment == 64,
+              "the alignment of tensors must stay");
+
+constexpr const char* kRemedy = "; use a smaller train.batch, train.microbatch, model or context";
 
 // The peak is a moment in one order of all allocations, so they must have an order: one lock, held
-// for a few additions, next to an allocation that costs more.
-class Ledger {
+// for a few additions and the arena's book-keeping.
+class Memory {
  public:
-  // Before the memory is asked for: what add() is going to count.
+  // Before the memory is asked for: what is going to be counted.
   void require_room(int64_t size_bytes) {
-    const std::lock_guard lock(mutex_);
-    if (total_ + size_bytes < unchecked_from_) {
+    if (total_.load(std::memory_order_relaxed) + size_bytes <
+        unchecked_from_.load(std::memory_order_relaxed)) {
       return;
     }
-    if (const auto process = process_memory()) {
-      // Tensors that were not written to yet are not resident, so they may be more than what is.
-      const int64_t limit = std::min(process->resident_bytes, total_) + process->usable_bytes();
-      MANTISSA_CHECK(total_ + size_bytes <= limit, Error, "memory: ", size_bytes,
-                     " bytes asked for, with ", total_, " bytes in tensors, and the system can ",
-                     "give this process ", limit,
-                     " for tensors; use a smaller train.batch, train.microbatch, model or context");
+    const std::lock_guard lock(mutex_);
+    const int64_t total = ledger_.total() + size_bytes;
+    int64_t room = room_for_tensors();
+    if (total > room && arena_ != nullptr && arena_->release_cached() > 0) {
+      room = room_for_tensors();
     }
-    unchecked_from_ = total_ + size_bytes + kCheckEveryBytes;
+    MANTISSA_CHECK(total <= room, Error, "memory: ", size_bytes, " bytes asked for, with ",
+                   ledger_.total(), " bytes in tensors, and the system can give this process ",
+                   room, " for tensors", kRemedy);
+    unchecked_from_ = total + kCheckEveryBytes;
   }
 
-  void add(Category category, int64_t size_bytes) {
+  // A block for header and tensor, counted; null when the arena does not serve it.
+  Arena::Block* allocate(int64_t size_bytes, Category category, uint32_t& holder) {
     const std::lock_guard lock(mutex_);
-    live_.by_category[static_cast<size_t>(category)] += size_bytes;
-    total_ += size_bytes;
-    note_peak();
+    Arena::Block* const block = arena_->allocate(size_bytes + static_cast<int64_t>(sizeof(Header)));
+    if (block != nullptr) {
+      holder = add_locked(size_bytes, category);
+    }
+    return block;
   }
 
-  void remove(const Header& header) {
+  uint32_t add(int64_t size_bytes, Category category) {
     const std::lock_guard lock(mutex_);
-    live_.by_category[static_cast<size_t>(header.category)] -= header.size_bytes;
-    total_ -= header.size_bytes;
+    return add_locked(size_bytes, category);
   }
 
-  void move(Header& header, Category category) {
-    const std::lock_guard lock(mutex_);
-    live_.by_category[static_cast<size_t>(header.category)] -= header.size_bytes;
-    live_.by_category[static_cast<size_t>(category)] += header.size_bytes;
-    header.category = category;
-    note_peak();
+  void free(Header& header) {
+    const c10::DeleterFnPtr deleter = header.deleter;
+    void* const context = header.context;
+    {
+      const std::lock_guard lock(mutex_);
+      ledger_.remove(header.holder, header.size_bytes);
+      total_.store(ledger_.total(), std::memory_order_relaxed);
+      if (deleter == nullptr) {
+        arena_->free(static_cast<Arena::Block*>(context));
+      }
+    }
+    if (deleter != nullptr) {
+      deleter(context);
+    }
   }
 
-  Bytes live() {
+  void move(Header& header, Category category, std::optional<uint32_t> scope = {}) {
     const std::lock_guard lock(mutex_);
-    return live_;
+    const uint32_t holder =
+        Ledger::holder(category, scope.value_or(Ledger::scope_of(header.holder)));
+    ledger_.move(header.holder, holder, header.size_bytes);
+    header.holder = holder;
   }
 
-  Bytes peak() {
+  // Calls `read(ledger, arena)`.
+  template <typename Read>
+  auto locked(Read read) {
     const std::lock_guard lock(mutex_);
-    return peak_;
+    return read(ledger_, arena_.get());
   }
 
-  void reset_peak() {
+  void choose(Allocator allocator) {
     const std::lock_guard lock(mutex_);
-    peak_ = live_;
-    peak_total_ = total_;
+    if (allocator == Allocator::caching && arena_ == nullptr) {
+      arena_ = std::make_unique<Arena>(ArenaOptions{.reserve_bytes = addresses_to_reserve()});
+    }
+    allocator_ = allocator;
   }
+  Allocator allocator() const { return allocator_; }
+  bool is_caching() const { return allocator() == Allocator::caching; }
+
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
 
  private:
-  void note_peak() {
-    if (total_ >= peak_total_) {
-      peak_ = live_;
-      peak_total_ = total_;
+  static int64_t addresses_to_reserve() {
+    constexpr int64_t kParts = 4;
+    const int64_t page = ::sysconf(_SC_PAGESIZE);
+    int64_t bytes = kParts * ::sysconf(_SC_PHYS_PAGES) * page;
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+      int64_t used_pages = 0;
+      std::ifstream("/proc/self/statm") >> used_pages;
+      const auto left = static_cast<int64_t>(limit.rlim_cur) - used_pages * page;
+      bytes = std::clamp(left / kParts, int64_t{0}, bytes);
     }
+    return bytes;
+  }
+
+  // With what they have.
+  int64_t room_for_tensors() const {
+    const auto process = process_memory();
+    // Tensors that were not written to yet are not resident, so they may be more than what is.
+    return process ? std::min(process->resident_bytes, ledger_.total()) + process->usable_bytes()
+                   : std::numeric_limits<int64_t>::max();
+  }
+
+  uint32_t add_locked(int64_t size_bytes, Category category) {
+    thread_local uint64_t known_changes = 0;
+    thread_local uint32_t known_scope = 0;
+    if (const uint64_t changes = scope_changes(); changes != known_changes) {
+      known_scope = ledger_.scope_id(current_scope());
+      known_changes = changes;
+    }
+    const uint32_t holder = Ledger::holder(category, known_scope);
+    ledger_.add(holder, size_bytes);
+    total_.store(ledger_.total(), std::memory_order_relaxed);
+    return holder;
   }
 
   static constexpr int64_t kCheckEveryBytes = int64_t{64} << 20;
 
   std::mutex mutex_;
-  int64_t unchecked_from_ = kCheckEveryBytes;
-  Bytes live_;
-  Bytes peak_;
-  int64_t total_ = 0;
-  int64_t peak_total_ = 0;
+  Ledger ledger_;
+  std::unique_ptr<Arena> arena_;
+  std::atomic<Allocator> allocator_ = Allocator::system;
+  std::atomic<int64_t> total_ = 0;  // of the ledger, to be looked at without the lock
+  std::atomic<int64_t> unchecked_from_ = kCheckEveryBytes;
 };
 
 // Never destroyed: tensors in static objects are freed after everything else.
-Ledger& ledger() {
-  static Ledger& instance = *new Ledger;
+Memory& memory() {
+  static Memory& instance = *new Memory;
   return instance;
 }
 
@@ -116,9 +183,7 @@ Header* header_of(void* data) { return static_cast<Header*>(data) - 1; }
 
 void release(void* data) {
   if (data != nullptr) {
-    Header* header = header_of(data);
-    ledger().remove(*header);
-    header->deleter(header->context);
+    memory().free(*header_of(data));
   }
 }
 
@@ -130,15 +195,19 @@ class CountingAllocator : public c10::Allocator {
     if (size_bytes == 0) {
       return {nullptr, nullptr, &release, at::kCPU};
     }
-    ledger().require_room(static_cast<int64_t>(size_bytes));
-    c10::DataPtr inner = wrapped_->allocate(size_bytes + sizeof(Header));
+    const auto size = static_cast<int64_t>(size_bytes);
+    memory().require_room(size);
+    if (size_bytes >= kSmallestInArena && memory().is_caching()) {
+      uint32_t holder = 0;
+      if (Arena::Block* const block = memory().allocate(size, current_category, holder)) {
+        return behind(new (Arena::data(block)) Header{block, nullptr, size, holder});
+      }
+    }
+    c10::DataPtr inner = from_wrapped(size_bytes);
     const c10::DeleterFnPtr deleter = inner.get_deleter();
     void* begin = inner.get();
-    auto* header = new (begin) Header{inner.release_context(), deleter,
-                                      static_cast<int64_t>(size_bytes), current_category};
-    ledger().add(header->category, header->size_bytes);
-    void* data = header + 1;
-    return {data, data, &release, at::kCPU};
+    return behind(new (begin) Header{inner.release_context(), deleter, size,
+                                     memory().add(size, current_category)});
   }
 
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -148,6 +217,21 @@ class CountingAllocator : public c10::Allocator {
   }
 
  private:
+  static c10::DataPtr behind(Header* header) {
+    void* data = header + 1;
+    return {data, data, &release, at::kCPU};
+  }
+
+  c10::DataPtr from_wrapped(size_t size_bytes) {
+    try {
+      return wrapped_->allocate(size_bytes + sizeof(Header));
+    } catch (const c10::Error&) {
+      throw Error(concat("memory: the system refused ", size_bytes, " bytes, with ",
+                         memory().locked([](Ledger& ledger, Arena*) { return ledger.total(); }),
+                         " bytes in tensors", kRemedy));
+    }
+  }
+
   c10::Allocator* wrapped_;
 };
 
@@ -159,18 +243,30 @@ void require_counting() {
                  "tensor");
 }
 
+void move_storage(const at::Tensor& tensor, Category category, std::optional<uint32_t> scope) {
+  if (!tensor.defined() || !tensor.has_storage()) {
+    return;
+  }
+  const c10::DataPtr& data = tensor.storage().data_ptr();
+  if (data.get_deleter() == &release && data.get_context() != nullptr) {
+    memory().move(*header_of(data.get_context()), category, scope);
+  }
+}
+
 class GradientTag : public torch::autograd::PostAccumulateGradHook {
  public:
-  explicit GradientTag(std::unique_ptr<PostAccumulateGradHook> first) : first_(std::move(first)) {}
+  GradientTag(uint32_t scope, std::unique_ptr<PostAccumulateGradHook> first)
+      : scope_(scope), first_(std::move(first)) {}
 
   void operator()(const torch::autograd::Variable& parameter) override {
     if (first_) {
       (*first_)(parameter);
     }
-    retag(parameter.grad(), Category::gradients);
+    move_storage(parameter.grad(), Category::gradients, scope_);
   }
 
  private:
+  uint32_t scope_;
   std::unique_ptr<PostAccumulateGradHook> first_;
 };
 
@@ -192,10 +288,25 @@ std::string_view name_of(Category category) {
   MANTISSA_ASSERT(false);
 }
 
+std::string_view name_of(Allocator allocator) {
+  return allocator == Allocator::caching ? "caching" : "system";
+}
+
+Allocator parse_allocator(std::string_view name) {
+  for (const Allocator allocator : {Allocator::system, Allocator::caching}) {
+    if (name == name_of(allocator)) {
+      return allocator;
+    }
+  }
+  throw InvalidArgument(concat("memory: unknown allocator \"", name, "\"; valid: caching system"));
+}
+
 void install_counting_allocator() {
   if (!installed.exchange(true)) {
     // The highest priority, so that no allocator which another library set can refuse it.
     c10::SetCPUAllocator(new CountingAllocator(c10::GetCPUAllocator()), UINT8_MAX);
+    // A child has one thread: a lock that another one held would stay so.
+    ::pthread_atfork([] { memory().lock(); }, [] { memory().unlock(); }, [] { memory().unlock(); });
   }
 }
 
@@ -207,13 +318,7 @@ CategoryScope::CategoryScope(Category category)
 CategoryScope::~CategoryScope() { current_category = outer_; }
 
 void retag(const at::Tensor& tensor, Category category) {
-  if (!tensor.defined() || !tensor.has_storage()) {
-    return;
-  }
-  const c10::DataPtr& data = tensor.storage().data_ptr();
-  if (data.get_deleter() == &release && data.get_context() != nullptr) {
-    ledger().move(*header_of(data.get_context()), category);
-  }
+  move_storage(tensor, category, std::nullopt);
 }
 
 void tag_gradients(const ParameterList& parameters) {
@@ -223,8 +328,12 @@ void tag_gradients(const ParameterList& parameters) {
                    "\" gets no gradient; pass leaves that require one");
     std::unique_ptr<torch::autograd::PostAccumulateGradHook> first =
         std::move(torch::autograd::impl::post_acc_grad_hooks(parameter.value));
-    torch::autograd::impl::set_post_acc_grad_hooks(parameter.value,
-                                                   std::make_unique<GradientTag>(std::move(first)));
+    const size_t dot = parameter.name.rfind('.');
+    const std::string module = dot == std::string::npos ? "" : parameter.name.substr(0, dot);
+    const uint32_t scope =
+        memory().locked([&](Ledger& ledger, Arena*) { return ledger.scope_id(module); });
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        parameter.value, std::make_unique<GradientTag>(scope, std::move(first)));
   }
 }
 
@@ -242,17 +351,37 @@ std::map<std::string, int64_t> Bytes::by_name() const {
 
 Bytes live_bytes() {
   require_counting();
-  return ledger().live();
+  return memory().locked([](Ledger& ledger, Arena*) { return ledger.live(); });
 }
 
-Bytes peak_bytes() {
+Peak peak() {
   require_counting();
-  return ledger().peak();
+  return memory().locked([](Ledger& ledger, Arena*) { return ledger.peak(); });
 }
+
+Bytes peak_bytes() { return peak().bytes; }
 
 void reset_peak() {
   require_counting();
-  ledger().reset_peak();
+  memory().locked([](Ledger& ledger, Arena*) { ledger.reset_peak(); });
+}
+
+void set_allocator(Allocator allocator) {
+  require_counting();
+  memory().choose(allocator);
+}
+
+Allocator current_allocator() { return memory().allocator(); }
+
+int64_t release_cached() {
+  return memory().locked(
+      [](Ledger&, Arena* arena) { return arena == nullptr ? 0 : arena->release_cached(); });
+}
+
+ArenaStatistics caching_statistics() {
+  return memory().locked([](Ledger&, Arena* arena) {
+    return arena == nullptr ? ArenaStatistics{} : arena->statistics();
+  });
 }
 
 }  // namespace mantissa::tensor::memory

@@ -5,20 +5,25 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "mantissa/base/api.h"
+#include "mantissa/base/arena.h"
 #include "mantissa/tensor/parameter_list.h"
 
-/// Counts the bytes of live CPU tensors, exactly, by what they are for.
+/// Counts the bytes of live CPU tensors, exactly, by what they are for, and keeps their memory for
+/// the next ones.
 ///
 ///     memory::install_counting_allocator();  // first thing in main()
+///     memory::set_allocator(Allocator::caching);
 ///     { memory::CategoryScope scope(Category::weights); model = ...; }
 ///     memory::tag_gradients(model.parameters());
 ///     memory::reset_peak();
 ///     ... train ...
 ///     memory::peak_bytes().of(Category::gradients);
+///     memory::peak().holders.front().scope;  // who had most of it
 ///
 /// All functions are thread-safe but the installation.
 namespace mantissa::tensor::memory {
@@ -37,9 +42,37 @@ MANTISSA_API std::string_view name_of(Category category);
 ///
 /// From then on an allocation with which the tensors would outgrow what the system can give (see
 /// ProcessMemory::usable_bytes) throws Error, one line, instead of letting the system kill the
-/// process. It asks the system when the live bytes have grown by 64 MiB.
+/// process. It asks the system when the live bytes have grown by 64 MiB; memory that is kept for
+/// later tensors is given back first. An allocation that the system refuses is an Error too.
 MANTISSA_API void install_counting_allocator();
 MANTISSA_API bool is_counting();
+
+/// Where tensors get their memory.
+enum class Allocator {
+  system,   // from LibTorch's allocator, as it was at the installation
+  caching,  // large ones from an arena of this process (base/arena.h), which keeps what is freed
+};
+
+MANTISSA_API std::string_view name_of(Allocator allocator);
+MANTISSA_API Allocator parse_allocator(std::string_view name);
+
+/// Of tensors from here on; those that exist stay where they are, and are freed as they must be.
+/// At first it is `system`. Throws InvalidArgument while nothing is counted.
+///
+/// `caching`: a training step asks for the same sizes again and again, and the system hands out
+/// each page of them anew, zeroed. The arena keeps freed memory, in huge pages, up to a 32nd part
+/// above the most that was live at once; what is beyond goes back to the system. It takes
+/// addresses for four times the machine's memory, or a quarter of what a limit on them (ulimit -v)
+/// leaves; what does not fit in comes from the system's allocator. Tensors of less than 16 KiB always do.
+/// A process that was forked goes on with a copy.
+MANTISSA_API void set_allocator(Allocator allocator);
+MANTISSA_API Allocator current_allocator();
+
+/// Gives what the arena keeps for later tensors back to the system. Returns the bytes.
+MANTISSA_API int64_t release_cached();
+
+/// All zero while the arena was never chosen.
+MANTISSA_API ArenaStatistics caching_statistics();
 
 /// What this thread allocates until the end of the scope is of `category`; outside of any scope it
 /// is `other`. Scopes nest. A kernel's helper threads have no part in it.
@@ -73,12 +106,28 @@ struct Bytes {
   bool operator==(const Bytes&) const = default;
 };
 
-// These three throw InvalidArgument while nothing is counted: zero would be a wrong answer.
+// These throw InvalidArgument while nothing is counted: zero would be a wrong answer.
 
 MANTISSA_API Bytes live_bytes();
 
-/// The live bytes at the last moment when their total was highest, since the start or reset_peak().
-/// The categories are of one moment: they add up to that total.
+/// What one scope has of one category (tensor/scope.h). A scope has what was allocated within it,
+/// a gradient that of its parameter: blocks.0.mlp for blocks.0.mlp.weight.
+struct Holder {
+  Category category = Category::other;
+  std::string scope;
+  int64_t bytes = 0;
+
+  bool operator==(const Holder&) const = default;
+};
+
+struct Peak {
+  Bytes bytes;
+  std::vector<Holder> holders;  // largest first; they add up to `bytes`
+};
+
+/// The last moment when the total of the live bytes was highest, since the start or reset_peak().
+/// Categories and holders are of this one moment.
+MANTISSA_API Peak peak();
 MANTISSA_API Bytes peak_bytes();
 MANTISSA_API void reset_peak();
 

@@ -203,6 +203,11 @@ double markov_bits_per_base(const RunData& data, const std::vector<genome::Inter
   return genome::markov(*data.genome, data.split.train, intervals).best();
 }
 
+void use_allocator(const RunConfig& config) {
+  tensor::memory::install_counting_allocator();
+  tensor::memory::set_allocator(tensor::memory::parse_allocator(config.train.allocator));
+}
+
 Learner::Learner(const RunConfig& config)
     : compute_(numerics::parse_format(config.precision.compute)),
       policy_(make_policy(config, compute_)),

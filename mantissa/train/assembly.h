@@ -44,6 +44,10 @@ MANTISSA_API void require_genome(const RunData& data, const std::string& fingerp
 MANTISSA_API double markov_bits_per_base(const RunData& data,
                                          const std::vector<genome::Interval>& intervals);
 
+/// From here on tensors get their memory as train.allocator says. Installs the counting allocator
+/// (tensor/memory.h) unless the program has: have no tensors in other threads then.
+MANTISSA_API void use_allocator(const RunConfig& config);
+
 /// The trained parts of a run in their first state: parameters, optimizer, scaler.
 class MANTISSA_API Learner {
  public:

@@ -12,6 +12,7 @@ constexpr int kMaxSteps = 24;
 }  // namespace
 
 monitor::LintReport lint_run(const RunConfig& config) {
+  use_allocator(config);
   const RunData data = open_data(config);
   RunConfig quiet = config;
   quiet.train.explain_skips = false;  // it traces the step, and lint does that

@@ -252,7 +252,7 @@ void Loop::step() {
   event.step_time_s = seconds_since(start);
   event.tokens_per_s = static_cast<double>(num_tokens) / event.step_time_s;
   event.data_wait_s = loader_->wait_s() - waited;
-  event.peak_bytes = tensor::memory::is_counting() ? tensor::memory::peak_bytes().total() : 0;
+  event.peak_bytes = tensor::memory::peak_bytes().total();
   progress_.note(event);
   emit(event);
   warn_of_lost_updates(report);
@@ -355,6 +355,19 @@ std::map<std::string, double> Loop::bytes_per_param() const {
   return result;
 }
 
+std::map<std::string, int64_t> largest_holders(const tensor::memory::Peak& peak) {
+  constexpr size_t kMost = 8;
+  std::map<std::string, int64_t> result;
+  for (const tensor::memory::Holder& holder : peak.holders) {
+    if (result.size() == kMost) {
+      break;
+    }
+    result[concat(name_of(holder.category), holder.scope.empty() ? "" : " ", holder.scope)] =
+        holder.bytes;
+  }
+  return result;
+}
+
 LoopOutcome Loop::conclude(Ending ending) {
   LoopOutcome outcome;
   outcome.ending = ending;
@@ -366,9 +379,9 @@ LoopOutcome Loop::conclude(Ending ending) {
   summary.step_time_s = progress_.median_step_time_s();
   summary.tokens_per_s =
       static_cast<double>(config_.train.batch * config_.data.context) / summary.step_time_s;
-  if (tensor::memory::is_counting()) {
-    summary.peak_bytes = tensor::memory::peak_bytes().by_name();
-  }
+  const tensor::memory::Peak peak = tensor::memory::peak();
+  summary.peak_bytes = peak.bytes.by_name();
+  summary.peak_holders = largest_holders(peak);
   summary.bytes_per_param = bytes_per_param();
   summary.scale = learner_.scaler().value().item<double>();
   summary.skipped_steps = progress_.skipped;
@@ -376,6 +389,7 @@ LoopOutcome Loop::conclude(Ending ending) {
   summary.seed = config_.train.seed;
   summary.precision = config_.precision.compute;
   summary.policy = config_.precision.policy;
+  summary.allocator = config_.train.allocator;
   summary.stopped_by = ending == Ending::finished   ? "steps"
                        : ending == Ending::patience ? "patience"
                                                     : "signal";
@@ -421,6 +435,7 @@ LoopOutcome Loop::run(RunFolder folder) {
 LoopOutcome start_run(const RunConfig& config, const std::filesystem::path& folder,
                       const LoopOptions& options) {
   RunFolder::require_free(folder);
+  use_allocator(config);
   Loop loop(config, options);
   RunFolder run_folder = RunFolder::create(folder);
   replace_file(run_folder.config(), to_toml(config));
@@ -438,6 +453,7 @@ LoopOutcome resume_run(const std::filesystem::path& folder, const LoopOptions& o
                  Corruption, folder.string(),
                  ": the record tells of checkpoints, but there are none; put them back, or start "
                  "a new run with --out");
+  use_allocator(config);
   return Loop(config, options).run(std::move(run_folder));
 }
 

@@ -12,6 +12,7 @@
 #include "mantissa/data/evaluation.h"
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/record/reader.h"
+#include "mantissa/tensor/memory.h"
 #include "mantissa/train/assembly.h"
 #include "mantissa/train/tiny_run_test.h"
 
@@ -69,6 +70,43 @@ TEST_F(LoopTest, AnInterruptionAtAnyStepChangesNothing) {
     EXPECT_EQ(resumed.summary.bits_per_base, whole.summary.bits_per_base);
     expect_equal(final_state(folder), final_state(root_ / "whole"));
   }
+}
+
+TEST_F(LoopTest, TheAllocatorIsThatOfTheRunFileAndChangesNoBit) {
+  std::map<std::string, record::Summary> runs;
+  for (const std::string allocator : {"caching", "system"}) {
+    const auto blocks_made = [] {
+      const ArenaStatistics arena = tensor::memory::caching_statistics();
+      return arena.splits + arena.extent_bytes;
+    };
+    const int64_t before = blocks_made();
+    runs[allocator] = start_run(config({{"model.width", "64"}, {"train.allocator", allocator}}),
+                                root_ / allocator)
+                          .summary;
+    EXPECT_EQ(blocks_made() > before, allocator == "caching");
+    EXPECT_EQ(name_of(tensor::memory::current_allocator()), allocator);
+    EXPECT_EQ(runs[allocator].allocator, allocator);
+  }
+  EXPECT_EQ(runs["caching"].loss, runs["system"].loss);
+  expect_equal(final_state(root_ / "caching"), final_state(root_ / "system"));
+}
+
+TEST_F(LoopTest, TheSummaryNamesTheLargestHoldersOfThePeak) {
+  start_run(config(), root_ / "warm");
+  tensor::memory::reset_peak();
+  const record::Summary summary = start_run(config(), root_ / "a").summary;
+  EXPECT_EQ(summary.peak_holders.size(), 8U);
+  EXPECT_GT(summary.peak_holders.at("activations blocks.0.mlp"), 0);
+  int64_t sum = 0;
+  for (const auto& [name, bytes] : summary.peak_holders) {
+    sum += bytes;
+  }
+  int64_t total = 0;
+  for (const auto& [category, bytes] : summary.peak_bytes) {
+    total += bytes;
+  }
+  EXPECT_LE(sum, total);
+  EXPECT_GT(2 * sum, total);
 }
 
 TEST_F(LoopTest, TheRecordHasEachStepOnceAfterAResume) {

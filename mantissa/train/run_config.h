@@ -43,6 +43,7 @@ struct TrainConfig {
   int64_t max_skips = 25;
   bool explain_skips = true;
   int64_t threads = 0;
+  std::string allocator = "caching";
 };
 
 struct OptimConfig {

@@ -126,6 +126,11 @@ std::vector<Key> make_keys() {
        {},
        0,
        4096},
+      {"train.allocator",
+       "where tensors get their memory: kept from freed ones, in huge pages, or from the system "
+       "each time",
+       FIELD(train, allocator),
+       {"caching", "system"}},
 
       {"optim.kind",
        "optimizer; adamw takes the weight decay off the weights, adam adds it to the gradient (L2) "

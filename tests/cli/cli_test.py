@@ -74,6 +74,16 @@ class CliTest(unittest.TestCase):
         for line in lines:
             json.loads(line)
 
+    def test_the_allocator_is_chosen_by_the_run_file_and_by_set(self):
+        for settings, expected in (([], "caching"), (["--set", "train.allocator=system"], "system")):
+            folder = self.folder / "runs" / expected
+            summary = json.loads(self.mantissa("train", self.run_file, "--out", folder, "--json", *settings).stdout)
+            self.assertEqual(summary["allocator"], expected)
+            self.assertIn("activations blocks.0.mlp", summary["peak_holders"])
+            self.assertIn(f"allocator = '{expected}'", (folder / "run.toml").read_text())
+            self.mantissa("eval", folder)
+        self.fails(2, "did you mean \"caching\"?", "train", self.run_file, "--set", "train.allocator=cacheing")
+
     def test_every_precision_trains(self):
         for precision in ("tf32", "bf16", "fp16"):
             result = self.mantissa("train", self.run_file, "--precision", precision, "--json")
@@ -309,6 +319,7 @@ class CliTest(unittest.TestCase):
 
     def test_doctor_says_who_computes_16_bit_products(self):
         self.assertIn("bf16 products", self.mantissa("doctor").stdout)
+        self.assertIn("huge pages", self.mantissa("doctor").stdout)
         self.assertIn(json.loads(self.mantissa("doctor", "--json").stdout)["kernels"]["bf16"]["chosen"],
                       ("ours", "stock"))
 
