@@ -10,7 +10,6 @@
 namespace mantissa::ops::cpu {
 namespace {
 
-using numerics::Format;
 using numerics::Rounding;
 
 void store_compensated(const WeightView& weight, int64_t begin, int64_t count,
@@ -39,9 +38,7 @@ void store_alone(const WeightView& weight, int64_t begin, int64_t count, const f
     widen(weight.model, weight.model_dtype, begin, count, before.data());
   }
   const auto size = static_cast<size_t>(count);
-  const Format format =
-      weight.model_dtype == c10::ScalarType::BFloat16 ? Format::bf16 : Format::fp16;
-  numerics::encode(format, std::span(weights, size),
+  numerics::encode(format_of(weight.model_dtype), std::span(weights, size),
                    std::span(static_cast<uint16_t*>(weight.model) + begin, size),
                    {.rounding = weight.rounding,
                     .seed = weight.seed,
@@ -82,10 +79,9 @@ float* load_weights(const WeightView& weight, int64_t begin, int64_t count, floa
 
 void store_weights(const WeightView& weight, int64_t begin, int64_t count, const float* weights) {
   if (weight.master != nullptr) {
-    if (weight.model != nullptr) {
-      narrow(weights, weight.model, weight.model_dtype, begin, count);
-    }
-  } else if (weight.rest == nullptr) {
+    return;
+  }
+  if (weight.rest == nullptr) {
     store_alone(weight, begin, count, weights);
   } else if (!weight.rest_is_bits) {
     store_compensated(weight, begin, count, weights);
