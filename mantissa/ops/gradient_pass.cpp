@@ -22,7 +22,7 @@ namespace {
 std::vector<at::Tensor> readable(at::TensorList gradients) {
   std::vector<at::Tensor> result;
   for (size_t i = 0; i < gradients.size(); ++i) {
-    check_gradient(gradients[i], at::kCPU, concat("gradient_pass: gradient ", i));
+    check_gradient(gradients[i], at::kCPU, Place("gradient_pass", "gradient", i));
     const at::Tensor dense = to_strided(gradients[i]);
     result.push_back(dense.is_non_overlapping_and_dense() ? dense : dense.contiguous());
   }

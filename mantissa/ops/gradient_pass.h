@@ -33,10 +33,9 @@ gradient_pass(at::TensorList gradients, const at::Tensor& scale = {},
 /// are in FP64, so that the norm is that of the fused pass to a rounding of FP32; or, where
 /// `device` has none, in FP32 of the gradients relative to the largest one of their tensor. `sums`,
 /// Double or Float, overrides that. It does wait, once, for `statistics`.
-[[nodiscard]] MANTISSA_API GradientPass
-gradient_pass_composed(at::TensorList gradients, const at::Tensor& scale, at::Device device,
-                       std::optional<at::ScalarType> sums = {},
-                       std::vector<GradientStatistics>* statistics = nullptr);
+[[nodiscard]] MANTISSA_API GradientPass gradient_pass_composed(
+    at::TensorList gradients, const at::Tensor& scale, at::Device device,
+    std::optional<at::ScalarType> sums = {}, std::vector<GradientStatistics>* statistics = nullptr);
 
 /// 1 / scale in FP32, 0-d on the device of the scale, for gradients that are added up unscaled: NaN
 /// when gradients cannot be told from their products with the scale, so that none looks like 0.

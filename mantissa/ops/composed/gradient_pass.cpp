@@ -100,7 +100,7 @@ GradientPass gradient_pass_composed(at::TensorList gradients, const at::Tensor& 
     statistics->assign(gradients.size(), {});
   }
   for (size_t i = 0; i < gradients.size(); ++i) {
-    check_gradient(gradients[i], device, concat("gradient_pass: gradient ", i));
+    check_gradient(gradients[i], device, Place("gradient_pass", "gradient", i));
     if (gradients[i].numel() > 0) {
       const at::Tensor gradient = to_strided(gradients[i]).to(at::kFloat);
       const at::Tensor unscaled = inverse.defined() ? gradient.mul(inverse) : gradient;

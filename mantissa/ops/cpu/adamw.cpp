@@ -39,10 +39,10 @@ void update_as(const AdamwArrays& arrays, const AdamwView& view, const AdamwCons
       [&](const typename Gradient::Type* gradient, float* weight, float* exp_avg, float* exp_avg_sq,
           typename Model::Type*... model) HWY_ATTR {
         const Floats before = hn::LoadU(kFloats, weight);
-        const Floats g = hn::Add(hn::Mul(Gradient::read(gradient), factor),
-                                 hn::Mul(coupled_decay, before));
-        const Floats m = hn::Add(hn::Mul(beta1, hn::LoadU(kFloats, exp_avg)),
-                                 hn::Mul(one_minus_beta1, g));
+        const Floats g =
+            hn::Add(hn::Mul(Gradient::read(gradient), factor), hn::Mul(coupled_decay, before));
+        const Floats m =
+            hn::Add(hn::Mul(beta1, hn::LoadU(kFloats, exp_avg)), hn::Mul(one_minus_beta1, g));
         const Floats v = hn::Add(hn::Mul(beta2, hn::LoadU(kFloats, exp_avg_sq)),
                                  hn::Mul(hn::Mul(one_minus_beta2, g), g));
         const Floats root = hn::Mul(hn::Sqrt(v), inverse_correction);
@@ -85,8 +85,8 @@ HWY_EXPORT(update);
 void adamw(const std::vector<AdamwView>& parameters, const AdamwConstants& constants) {
   update_pieces(parameters, [&](const AdamwView& view, int64_t begin, int64_t end) {
     const WeightView& weight = view.weight;
-    const bool is_direct = weight.master != nullptr && is_fp32(view.exp_avg) &&
-                           is_fp32(view.exp_avg_sq);
+    const bool is_direct =
+        weight.master != nullptr && is_fp32(view.exp_avg) && is_fp32(view.exp_avg_sq);
     const int64_t block = is_direct ? end - begin : kBlockElements;
     std::array<float, kBlockElements> weight_buffer;
     std::array<float, kBlockElements> exp_avg_buffer;

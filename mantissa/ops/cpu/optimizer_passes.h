@@ -22,20 +22,20 @@ struct GradientView {
 
 /// Patterns of magnitudes, as GradientStatistics counts them; below the last one all are finite.
 inline constexpr std::array<uint32_t, 6> kMagnitudeThresholds = {
-    1,                                              // zero
-    std::bit_cast<uint32_t>(0x1p-126F),             // subnormal
-    std::bit_cast<uint32_t>(0x1p-25F) + 1,          // zero in FP16: half of its smallest number
-    std::bit_cast<uint32_t>(0x1p-14F - 0x1p-25F),   // subnormal in FP16; a tie goes to 2^-14
-    std::bit_cast<uint32_t>(65520.0F),              // finite in FP16; a tie goes to infinity
+    1,                                             // zero
+    std::bit_cast<uint32_t>(0x1p-126F),            // subnormal
+    std::bit_cast<uint32_t>(0x1p-25F) + 1,         // zero in FP16: half of its smallest number
+    std::bit_cast<uint32_t>(0x1p-14F - 0x1p-25F),  // subnormal in FP16; a tie goes to 2^-14
+    std::bit_cast<uint32_t>(65520.0F),             // finite in FP16; a tie goes to infinity
     std::bit_cast<uint32_t>(std::numeric_limits<float>::infinity()),
 };
 
 /// Of the products gradient * inverse_scale, in FP32.
 struct GradientSums {
-  double squares = 0;                                      // in FP64, finite if all products are
+  double squares = 0;  // in FP64, finite if all products are
   std::array<int64_t, kMagnitudeThresholds.size()> below = {};  // how many are below a threshold
-  uint32_t largest = 0;                                    // pattern of the largest finite magnitude
-  uint32_t smallest_minus_1 = 0xFFFFFFFF;                  // of the smallest that is not 0, less 1
+  uint32_t largest = 0;                    // pattern of the largest finite magnitude
+  uint32_t smallest_minus_1 = 0xFFFFFFFF;  // of the smallest that is not 0, less 1
 };
 
 /// One for each gradient; all but the squares only if `counting`. In parallel; the result depends

@@ -45,11 +45,11 @@ void update_as(const SgdArrays& arrays, const SgdView& view, const SgdConstants&
   if (arrays.momentum == nullptr) {
     for_vectors(
         arrays.count,
-        [&](const typename Gradient::Type* gradient, float* weight,
-            typename Model::Type*... model) HWY_ATTR {
-          const Floats before = hn::LoadU(kFloats, weight);
-          move(before, gradient_of(gradient, before), weight, model...);
-        },
+        [&](const typename Gradient::Type* gradient, float* weight, typename Model::Type*... model)
+            HWY_ATTR {
+              const Floats before = hn::LoadU(kFloats, weight);
+              move(before, gradient_of(gradient, before), weight, model...);
+            },
         gradients, arrays.weights, static_cast<typename Model::Type*>(arrays.model)...);
     return;
   }

@@ -11,8 +11,8 @@ namespace mantissa::ops::cpu {
 /// The FP32 weights of `count` elements from `begin` on: the master itself, or `buffer` filled.
 float* load_weights(const WeightView& weight, int64_t begin, int64_t count, float* buffer);
 
-/// Puts changed ones back: what load_weights() returned, with the same arguments. Not into the model
-/// of a master.
+/// Puts changed ones back: what load_weights() returned, with the same arguments. Not into the
+/// model of a master.
 void store_weights(const WeightView& weight, int64_t begin, int64_t count, const float* weights);
 
 /// One pass over the weights of all parameters, in parallel: `update(view, begin, end)` changes a
