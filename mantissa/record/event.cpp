@@ -39,6 +39,7 @@ void each_field(Self& self, Visit visit) {
     visit("step_time_s", self.step_time_s);
     visit("data_wait_s", self.data_wait_s);
     visit("peak_bytes", self.peak_bytes);
+    visit("gradients", self.gradients);
   } else if constexpr (std::is_same_v<Type, Evaluation>) {
     visit("step", self.step);
     visit("bits_per_base", self.bits_per_base);
@@ -86,6 +87,16 @@ ordered_json json_of(double value) {
 
 ordered_json json_of(Level level) { return level == Level::info ? "info" : "warning"; }
 
+ordered_json json_of(const ParameterNumbers& numbers) {
+  ordered_json result;
+  for (const auto& [parameter, values] : numbers) {
+    for (const auto& [name, value] : values) {
+      result[parameter][name] = json_of(value);
+    }
+  }
+  return result;
+}
+
 template <typename Value>
 ordered_json json_of(const Value& value) {
   if constexpr (std::is_same_v<Value, Summary>) {
@@ -95,6 +106,14 @@ ordered_json json_of(const Value& value) {
   } else {
     return value;
   }
+}
+
+template <typename Value>
+bool is_left_out(const Value& value) {
+  if constexpr (std::is_same_v<Value, ParameterNumbers>) {
+    return value.empty();
+  }
+  return false;
 }
 
 std::string dump(const ordered_json& json) {
@@ -161,6 +180,12 @@ class LineReader {
     }
   }
 
+  void get(const char* key, ParameterNumbers& field) const {
+    if (json_.contains(key)) {
+      get<std::map<std::string, double>>(key, field);
+    }
+  }
+
   void get(const char* key, Summary& field) const {
     require(at(key).is_object(), key, "an object");
     field = LineReader(at(key), where_).read<Summary>();
@@ -203,7 +228,11 @@ std::string to_json(const Entry& entry) {
   line["type"] = kTypes[entry.event.index()];
   std::visit(
       [&](const auto& event) {
-        each_field(event, [&](const char* key, const auto& field) { line[key] = json_of(field); });
+        each_field(event, [&](const char* key, const auto& field) {
+          if (!is_left_out(field)) {
+            line[key] = json_of(field);
+          }
+        });
       },
       entry.event);
   return dump(line);

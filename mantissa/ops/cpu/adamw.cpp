@@ -60,13 +60,9 @@ void update_as(const AdamwArrays& arrays, const AdamwView& view, const AdamwCons
 
 void update(const AdamwArrays& arrays, const AdamwView& view, const AdamwConstants& constants) {
   with_format(format_of(view.weight.gradient.dtype), [&]<Format kGradient>() HWY_ATTR {
-    if (arrays.model == nullptr) {
-      update_as<Elements<kGradient>>(arrays, view, constants);
-    } else if (view.weight.model_dtype == c10::ScalarType::BFloat16) {
-      update_as<Elements<kGradient>, Elements<Format::bf16>>(arrays, view, constants);
-    } else {
-      update_as<Elements<kGradient>, Elements<Format::fp16>>(arrays, view, constants);
-    }
+    with_model(arrays, [&]<typename... Model>() HWY_ATTR {
+      update_as<Elements<kGradient>, Model...>(arrays, view, constants);
+    });
   });
 }
 
@@ -93,14 +89,9 @@ void adamw(const std::vector<AdamwView>& parameters, const AdamwConstants& const
     std::array<float, kBlockElements> exp_avg_sq_buffer;
     for (int64_t i = begin; i < end; i += block) {
       AdamwArrays arrays = {};
-      arrays.count = std::min(block, end - i);
-      arrays.gradient = element(weight.gradient.data, weight.gradient.dtype, i);
-      arrays.weights = load_weights(weight, i, arrays.count, weight_buffer.data());
+      set_arrays(weight, i, std::min(block, end - i), weight_buffer.data(), arrays);
       arrays.exp_avg = load_moments(view.exp_avg, i, arrays.count, exp_avg_buffer.data());
       arrays.exp_avg_sq = load_moments(view.exp_avg_sq, i, arrays.count, exp_avg_sq_buffer.data());
-      if (weight.master != nullptr && weight.model != nullptr) {
-        arrays.model = element(weight.model, weight.model_dtype, i);
-      }
       HWY_DYNAMIC_DISPATCH(update)(arrays, view, constants);
       store_weights(weight, i, arrays.count, arrays.weights);
       store_moments(view.exp_avg, i, arrays.count, arrays.exp_avg);

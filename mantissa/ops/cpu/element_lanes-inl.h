@@ -105,6 +105,18 @@ HWY_INLINE void with_format(Format format, const Function& function) {
   }
 }
 
+// Calls function.operator()<Elements of the model...>() for the model of `arrays`, if any.
+template <typename Arrays, typename Function>
+HWY_INLINE void with_model(const Arrays& arrays, const Function& function) {
+  if (arrays.model == nullptr) {
+    function.template operator()<>();
+  } else if (arrays.model_format == Format::bf16) {
+    function.template operator()<Elements<Format::bf16>>();
+  } else {
+    function.template operator()<Elements<Format::fp16>>();
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace mantissa::ops::cpu
 HWY_AFTER_NAMESPACE();

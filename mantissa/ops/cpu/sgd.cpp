@@ -69,13 +69,9 @@ void update_as(const SgdArrays& arrays, const SgdView& view, const SgdConstants&
 
 void update(const SgdArrays& arrays, const SgdView& view, const SgdConstants& constants) {
   with_format(format_of(view.weight.gradient.dtype), [&]<Format kGradient>() HWY_ATTR {
-    if (arrays.model == nullptr) {
-      update_as<Elements<kGradient>>(arrays, view, constants);
-    } else if (view.weight.model_dtype == c10::ScalarType::BFloat16) {
-      update_as<Elements<kGradient>, Elements<Format::bf16>>(arrays, view, constants);
-    } else {
-      update_as<Elements<kGradient>, Elements<Format::fp16>>(arrays, view, constants);
-    }
+    with_model(arrays, [&]<typename... Model>() HWY_ATTR {
+      update_as<Elements<kGradient>, Model...>(arrays, view, constants);
+    });
   });
 }
 
@@ -101,14 +97,9 @@ void sgd(const std::vector<SgdView>& parameters, const SgdConstants& constants) 
     std::array<float, kBlockElements> momentum_buffer;
     for (int64_t i = begin; i < end; i += block) {
       SgdArrays arrays = {};
-      arrays.count = std::min(block, end - i);
-      arrays.gradient = element(weight.gradient.data, weight.gradient.dtype, i);
-      arrays.weights = load_weights(weight, i, arrays.count, weight_buffer.data());
+      set_arrays(weight, i, std::min(block, end - i), weight_buffer.data(), arrays);
       if (has_momentum) {
         arrays.momentum = load_moments(view.momentum, i, arrays.count, momentum_buffer.data());
-      }
-      if (weight.master != nullptr && weight.model != nullptr) {
-        arrays.model = element(weight.model, weight.model_dtype, i);
       }
       HWY_DYNAMIC_DISPATCH(update)(arrays, view, constants);
       store_weights(weight, i, arrays.count, arrays.weights);

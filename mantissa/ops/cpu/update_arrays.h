@@ -2,26 +2,26 @@
 
 #include <cstdint>
 
+#include "mantissa/numerics/format.h"
+
 namespace mantissa::ops::cpu {
 
-/// What the kernels of an update read and write: `count` elements of one parameter. `gradient` is
-/// of the parameter's format of gradients; `model`, null or of its model's format, gets the rounded
-/// weights.
-struct AdamwArrays {
+/// What the kernel of an update reads and writes: `count` elements of one parameter.
+struct UpdateArrays {
   const void* gradient;
   float* weights;
-  float* exp_avg;
-  float* exp_avg_sq;
-  void* model;
+  void* model;  // null, or gets the rounded weights
+  numerics::Format model_format;
   int64_t count;
 };
 
-struct SgdArrays {
-  const void* gradient;
-  float* weights;
+struct AdamwArrays : UpdateArrays {
+  float* exp_avg;
+  float* exp_avg_sq;
+};
+
+struct SgdArrays : UpdateArrays {
   float* momentum;  // null without
-  void* model;
-  int64_t count;
 };
 
 }  // namespace mantissa::ops::cpu

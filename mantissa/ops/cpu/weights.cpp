@@ -178,5 +178,16 @@ void store_weights(const WeightView& weight, int64_t begin, int64_t count, const
   }
 }
 
+void set_arrays(const WeightView& weight, int64_t begin, int64_t count, float* buffer,
+                UpdateArrays& arrays) {
+  arrays.count = count;
+  arrays.gradient = element(weight.gradient.data, weight.gradient.dtype, begin);
+  arrays.weights = load_weights(weight, begin, count, buffer);
+  if (weight.master != nullptr && weight.model != nullptr) {
+    arrays.model = element(weight.model, weight.model_dtype, begin);
+    arrays.model_format = format_of(weight.model_dtype);
+  }
+}
+
 }  // namespace mantissa::ops::cpu
 #endif

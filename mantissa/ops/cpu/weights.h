@@ -5,6 +5,7 @@
 
 #include "mantissa/ops/cpu/blocks.h"
 #include "mantissa/ops/cpu/optimizer_passes.h"
+#include "mantissa/ops/cpu/update_arrays.h"
 
 namespace mantissa::ops::cpu {
 
@@ -14,6 +15,10 @@ float* load_weights(const WeightView& weight, int64_t begin, int64_t count, floa
 /// Puts changed ones back: what load_weights() returned, with the same arguments. Not into the
 /// model of a master.
 void store_weights(const WeightView& weight, int64_t begin, int64_t count, const float* weights);
+
+/// What any update of `count` elements from `begin` on needs, the weights as from load_weights().
+void set_arrays(const WeightView& weight, int64_t begin, int64_t count, float* buffer,
+                UpdateArrays& arrays);
 
 /// One pass over the weights of all parameters, in parallel: `update(view, begin, end)` changes a
 /// piece of `view`. A View has a WeightView `weight`.
