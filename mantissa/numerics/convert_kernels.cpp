@@ -18,14 +18,13 @@ namespace mantissa::numerics::kernels {
 namespace HWY_NAMESPACE {
 
 HWY_INLINE auto encode_f16c(Floats value, Overflow overflow) {
-  const auto is_nan = hn::IsNaN(value);
   if (overflow == Overflow::saturate) {
+    // The limits of a NaN may be a number.
     const Floats largest = hn::Set(kFloats, static_cast<float>(info(Format::fp16).max));
-    value = hn::Max(hn::Min(value, largest), hn::Neg(largest));
+    const Floats limited = hn::Max(hn::Min(value, largest), hn::Neg(largest));
+    value = hn::IfThenElse(hn::IsNaN(value), value, limited);
   }
-  const Floats quiet = hn::BitCast(kFloats, word(nan_pattern(Format::fp32)));
-  const hn::Rebind<hwy::float16_t, decltype(kFloats)> halves;
-  return hn::DemoteTo(halves, hn::IfThenElse(is_nan, quiet, value));
+  return encode_f16c(value);
 }
 
 // Stores body(floats, random words) for whole vectors, and once more for a padded copy of the rest.

@@ -25,6 +25,7 @@ constexpr hn::ScalableTag<uint32_t> kWords;
 constexpr hn::ScalableTag<int32_t> kInts;
 using Floats = hn::Vec<decltype(kFloats)>;
 using Words = hn::Vec<decltype(kWords)>;
+using Ints = hn::Vec<decltype(kInts)>;
 
 // F16C rounds to nearest and reads subnormals in every mode of the processor.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)
@@ -171,6 +172,26 @@ HWY_INLINE Floats decode_stored(hn::Vec<StoredTag<kFormat>> pattern) {
     return hn::PromoteTo(kFloats, hn::BitCast(halves, pattern));
   } else {
     return decode_lanes<kFormat>(hn::PromoteTo(kWords, pattern));
+  }
+}
+
+// The patterns of fp16 numbers, as halves.
+HWY_INLINE auto encode_f16c(Floats value) {
+  const hn::Rebind<hwy::float16_t, decltype(kFloats)> halves;
+  const Floats quiet = hn::BitCast(kFloats, word(nan_pattern(Format::fp32)));
+  return hn::DemoteTo(halves, hn::IfThenElse(hn::IsNaN(value), quiet, value));
+}
+
+// Rounded to nearest even, overflow to infinity; a format of fewer than 32 bits.
+template <Format kFormat>
+HWY_INLINE hn::Vec<StoredTag<kFormat>> encode_stored(Floats value) {
+  const StoredTag<kFormat> stored;
+  if constexpr (kHasF16c && kFormat == Format::fp16) {
+    return hn::BitCast(stored, encode_f16c(value));
+  } else {
+    const Words pattern = encode_lanes<kFormat, Rounding::nearest_even>(
+        value, hn::Zero(kWords), word(max_magnitude(kFormat) + 1));
+    return hn::DemoteTo(stored, hn::BitCast(kInts, pattern));
   }
 }
 

@@ -13,16 +13,22 @@ namespace {
 
 std::vector<AdamwParameter> checked(const std::vector<AdamwParameter>& parameters) {
   std::vector<AdamwParameter> result;
+  result.reserve(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i) {
     const AdamwParameter& parameter = parameters[i];
-    const std::string where = concat("adamw_: parameter ", i);
+    const Place where("adamw_", "parameter", i);
     result.push_back(parameter);
     result.back().weight = ops::checked(parameter.weight, where);
-    check_moment(parameter.exp_avg, pattern_of(parameter.weight), where + ": exp_avg");
-    check_moment(parameter.exp_avg_sq, pattern_of(parameter.weight), where + ": exp_avg_sq");
+    check_moment(parameter.exp_avg, pattern_of(parameter.weight), where.part("exp_avg"));
+    check_moment(parameter.exp_avg_sq, pattern_of(parameter.weight), where.part("exp_avg_sq"));
     check_step(parameter.step, at::kCPU, where);
   }
   return result;
+}
+
+void count_step(const at::Tensor& step) {
+  ++*step.mutable_data_ptr<int64_t>();
+  mark_changed(step);
 }
 
 cpu::AdamwConstants constants_of(const AdamwOptions& options, const GradientUse& use) {
@@ -34,7 +40,7 @@ cpu::AdamwConstants constants_of(const AdamwOptions& options, const GradientUse&
 cpu::AdamwView view_of(const AdamwParameter& parameter, const AdamwOptions& options,
                        std::atomic<int64_t>* lost) {
   const WeightUpdate& weight = parameter.weight;
-  const auto step = static_cast<double>(parameter.step.item<int64_t>());
+  const auto step = static_cast<double>(*parameter.step.const_data_ptr<int64_t>());
   const double correction1 = 1 - std::pow(options.beta1, step);
   const double correction2 = 1 - std::pow(options.beta2, step);
   cpu::AdamwView view = {};
@@ -86,7 +92,7 @@ bool adamw_(const std::vector<AdamwParameter>& parameters, const AdamwOptions& o
   std::vector<cpu::AdamwView> views;
   views.reserve(ready.size());
   for (const AdamwParameter& parameter : ready) {
-    parameter.step.add_(1);
+    count_step(parameter.step);
     views.push_back(view_of(parameter, options, &lost[views.size()]));
   }
   cpu::adamw(views, constants);
@@ -107,7 +113,7 @@ bool adamw_reference_(const std::vector<AdamwParameter>& parameters, const Adamw
     return false;
   }
   for (const AdamwParameter& parameter : ready) {
-    parameter.step.add_(1);
+    count_step(parameter.step);
     reference_update(view_of(parameter, options, nullptr), constants, parameter);
   }
   return true;

@@ -13,7 +13,7 @@ namespace {
 
 void check(const std::vector<EmaParameter>& parameters, at::Device device, const char* operation) {
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const std::string where = concat(operation, ": parameter ", i);
+    const Place where(operation, "parameter", i);
     check_weight(parameters[i].weight, device, where);
     const at::Tensor& shadow = parameters[i].shadow;
     const at::Tensor& pattern = pattern_of(parameters[i].weight);

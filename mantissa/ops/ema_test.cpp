@@ -11,6 +11,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/message_of.h"
+#include "mantissa/ops/simd_target_testing.h"
 
 namespace mantissa::ops {
 namespace {
@@ -32,25 +33,27 @@ std::vector<WeightUpdate> weights(int64_t length) {
   return result;
 }
 
-TEST(Ema, IsBitForBitTheReferenceForEveryNumberOfThreads) {
-  const int before = at::get_num_threads();
-  at::manual_seed(61);
-  for (const int64_t length : {0, 1, 1023, 1025, 33001}) {
-    for (const WeightUpdate& weight : weights(length)) {
-      const Tensor start = at::randn({length});
-      const Tensor fast = start.clone();
-      const Tensor three = start.clone();
-      const Tensor slow = start.clone();
-      ema_({{weight, fast}}, 0.99);
-      at::set_num_threads(3);
-      ema_({{weight, three}}, 0.99);
-      at::set_num_threads(before);
-      ema_reference_({{weight, slow}}, 0.99);
-      EXPECT_TRUE(at::equal(fast, slow));
-      EXPECT_TRUE(at::equal(three, slow));
-      EXPECT_TRUE(length == 0 || !at::equal(fast, start));
+TEST(Ema, IsBitForBitTheReferenceForEveryNumberOfThreadsAndInstructionSet) {
+  on_every_simd_target([] {
+    const int before = at::get_num_threads();
+    at::manual_seed(61);
+    for (const int64_t length : {0, 1, 1023, 1025, 33001}) {
+      for (const WeightUpdate& weight : weights(length)) {
+        const Tensor start = at::randn({length});
+        const Tensor fast = start.clone();
+        const Tensor three = start.clone();
+        const Tensor slow = start.clone();
+        ema_({{weight, fast}}, 0.99);
+        at::set_num_threads(3);
+        ema_({{weight, three}}, 0.99);
+        at::set_num_threads(before);
+        ema_reference_({{weight, slow}}, 0.99);
+        EXPECT_TRUE(at::equal(fast, slow));
+        EXPECT_TRUE(at::equal(three, slow));
+        EXPECT_TRUE(length == 0 || !at::equal(fast, start));
+      }
     }
-  }
+  });
 }
 
 TEST(Ema, TheWeightIsAFixedPoint) {

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "mantissa/base/api.h"
+#include "mantissa/ops/gradient_statistics.h"
 
 namespace mantissa::ops {
 
@@ -20,18 +22,20 @@ struct GradientPass {
 /// inverse is 0 or not finite sets `found_inf`. No gradients: found_inf 0, norm 0.
 ///
 /// The norm is summed in FP64: for finite unscaled gradients it is never NaN, and it is the largest
-/// FP32 number where it would exceed it. It does not depend on the number of threads. Fused, on the
+/// FP32 number where it would exceed it. It depends neither on the number of threads nor on the
+/// instruction set. `statistics` becomes one for each gradient, of the same reading. Fused, on the
 /// CPU.
-[[nodiscard]] MANTISSA_API GradientPass gradient_pass(at::TensorList gradients,
-                                                      const at::Tensor& scale = {});
+[[nodiscard]] MANTISSA_API GradientPass
+gradient_pass(at::TensorList gradients, const at::Tensor& scale = {},
+              std::vector<GradientStatistics>* statistics = nullptr);
 
 /// The same as ATen operations, for gradients on any one `device` and without waiting for it. Sums
 /// are in FP64, so that the norm is that of the fused pass to a rounding of FP32; or, where
 /// `device` has none, in FP32 of the gradients relative to the largest one of their tensor. `sums`,
-/// Double or Float, overrides that.
-[[nodiscard]] MANTISSA_API GradientPass
-gradient_pass_composed(at::TensorList gradients, const at::Tensor& scale, at::Device device,
-                       std::optional<at::ScalarType> sums = {});
+/// Double or Float, overrides that. It does wait, once, for `statistics`.
+[[nodiscard]] MANTISSA_API GradientPass gradient_pass_composed(
+    at::TensorList gradients, const at::Tensor& scale, at::Device device,
+    std::optional<at::ScalarType> sums = {}, std::vector<GradientStatistics>* statistics = nullptr);
 
 /// 1 / scale in FP32, 0-d on the device of the scale, for gradients that are added up unscaled: NaN
 /// when gradients cannot be told from their products with the scale, so that none looks like 0.
@@ -39,7 +43,8 @@ gradient_pass_composed(at::TensorList gradients, const at::Tensor& scale, at::De
 MANTISSA_API at::Tensor unscale_factor(const at::Tensor& scale);
 
 /// The same, element by element: what `gradient_pass` is tested against.
-[[nodiscard]] MANTISSA_API GradientPass gradient_pass_reference(at::TensorList gradients,
-                                                                const at::Tensor& scale = {});
+[[nodiscard]] MANTISSA_API GradientPass
+gradient_pass_reference(at::TensorList gradients, const at::Tensor& scale = {},
+                        std::vector<GradientStatistics>* statistics = nullptr);
 
 }  // namespace mantissa::ops

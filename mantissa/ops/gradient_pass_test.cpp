@@ -3,12 +3,14 @@
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/sparse_coo_tensor.h>
 #include <ATen/ops/tensor.h>
@@ -16,6 +18,7 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/ops/simd_target_testing.h"
 
 namespace mantissa::ops {
 namespace {
@@ -123,6 +126,100 @@ TEST(GradientPass, DoesNotDependOnTheNumberOfThreads) {
   const float three = pass(gradients).norm;
   at::set_num_threads(before);
   EXPECT_EQ(one, three);
+}
+
+// Every boundary of a count, on both sides and of both signs.
+std::vector<float> boundaries() {
+  std::vector<float> values = {0.0F, -0.0F, kInf, -kInf, std::nanf(""), kMax, 0x1p-149F, 1.0F};
+  for (const float edge : {0x1p-126F, 0x1p-25F, 0x1p-24F, 0x1p-14F - 0x1p-25F, 0x1p-14F, 65504.0F,
+                           65520.0F, 65536.0F}) {
+    for (const float value : {std::nextafter(edge, 0.0F), edge, std::nextafter(edge, kInf)}) {
+      values.push_back(value);
+      values.push_back(-value);
+    }
+  }
+  return values;
+}
+
+// Lists of all lengths around vectors, steps and pieces, in all formats and of any layout.
+std::vector<Tensor> gradients_of_any_kind() {
+  std::vector<Tensor> gradients;
+  const Tensor edges = at::tensor(boundaries());
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const int64_t length : {0, 1, 3, 7, 15, 16, 17, 33, 1025, 32768, 40001}) {
+      const Tensor exponents = at::randint(-40, 20, {length}).to(at::kFloat);
+      gradients.push_back(at::randn({length}).mul(exponents.exp2()).to(dtype));
+    }
+    gradients.push_back(edges.to(dtype));
+    gradients.push_back(at::zeros({19}, dtype));
+    gradients.push_back(at::full({5}, kInf, dtype));
+    gradients.push_back(edges.slice(0, 1).to(dtype).slice(0, 1));  // misaligned
+  }
+  const Tensor base = at::randn({30, 17});
+  gradients.insert(gradients.end(), {base.t(), base.slice(1, 3, 16, 7), base[1].expand({5, 17})});
+  return gradients;
+}
+
+// Counts and magnitudes are exact. The norm is a root of FP64 sums in another order: n squares and
+// n - 1 additions are (n + 1) 2^-53, halved by the root, and the root itself.
+TEST(GradientPass, StatisticsAreThoseOfTheReferenceOnEveryInstructionSet) {
+  at::manual_seed(8);
+  const std::vector<Tensor> gradients = gradients_of_any_kind();
+  for (const Tensor& scale : {Tensor(), scalar(3), scalar(1024), scalar(0x1p-20)}) {
+    std::vector<GradientStatistics> expected;
+    (void)gradient_pass_reference(gradients, scale, &expected);
+    std::vector<GradientStatistics> first;
+    on_every_simd_target([&] {
+      std::vector<GradientStatistics> found;
+      const Tensor norm = gradient_pass(gradients, scale, &found).norm;
+      ASSERT_EQ(found.size(), gradients.size());
+      first = first.empty() ? found : first;
+      for (size_t i = 0; i < found.size(); ++i) {
+        SCOPED_TRACE(i);
+        EXPECT_TRUE(found[i] == first[i] || std::isnan(found[i].norm)) << "another sum";
+        const double bound = static_cast<double>(found[i].count + 3) * 0x1p-53;
+        if (std::isfinite(expected[i].norm)) {
+          EXPECT_NEAR(found[i].norm, expected[i].norm, bound * expected[i].norm);
+        } else {
+          EXPECT_FALSE(std::isfinite(found[i].norm));
+        }
+        found[i].norm = expected[i].norm = 0;
+        EXPECT_EQ(found[i], expected[i]);
+      }
+      (void)gradient_pass_reference(gradients, scale, &expected);
+    });
+  }
+}
+
+TEST(GradientPass, StatisticsSayWhatFp16FlushesToZero) {
+  std::vector<GradientStatistics> statistics;
+  const Tensor gradient =
+      at::tensor({0.0F, 0x1p-30F, -0x1p-25F, 0x1.8p-25F, 0x1p-15F, 1.0F, -7e4F, kInf, 0x1p-140F});
+  (void)gradient_pass({gradient.mul(4)}, scalar(4), &statistics);
+  GradientStatistics expected;
+  expected.count = 9;
+  expected.zeros = 1;
+  expected.non_finite = 1;
+  expected.fp32_subnormal = 1;
+  expected.fp16_zero = 3;
+  expected.fp16_subnormal = 2;
+  expected.fp16_infinite = 1;
+  expected.largest = 7e4F;
+  expected.smallest = 0x1p-140F;
+  expected.norm = HUGE_VAL;
+  EXPECT_EQ(statistics, std::vector{expected});
+}
+
+TEST(GradientPass, StatisticsChangeNeitherNormNorFoundInf) {
+  at::manual_seed(9);
+  const std::vector<Tensor> gradients = {at::randn({70001}), at::randn({777}).to(at::kHalf)};
+  std::vector<GradientStatistics> statistics;
+  const GradientPass with = gradient_pass(gradients, scalar(7), &statistics);
+  const GradientPass without = gradient_pass(gradients, scalar(7));
+  EXPECT_TRUE(at::equal(with.norm, without.norm));
+  EXPECT_TRUE(at::equal(with.found_inf, without.found_inf));
+  (void)gradient_pass({}, {}, &statistics);
+  EXPECT_TRUE(statistics.empty());
 }
 
 TEST(GradientPass, SumsDuplicatesOfSparseGradientsFirst) {

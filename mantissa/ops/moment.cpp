@@ -47,7 +47,7 @@ Moment zero_moment(const at::Tensor& pattern, MomentFormat format, CodeMap map) 
   MANTISSA_ASSERT(false);
 }
 
-void check_moment(const Moment& moment, const at::Tensor& pattern, const std::string& where) {
+void check_moment(const Moment& moment, const at::Tensor& pattern, const Place& where) {
   const at::Tensor& values = moment.values;
   const bool fits = values.defined() && values.device() == pattern.device() &&
                     values.sizes() == pattern.sizes() && values.strides() == pattern.strides() &&

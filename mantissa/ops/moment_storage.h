@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -8,12 +7,13 @@
 #include "mantissa/base/api.h"
 #include "mantissa/ops/cpu/optimizer_passes.h"
 #include "mantissa/ops/moment.h"
+#include "mantissa/ops/place.h"
 
 namespace mantissa::ops {
 
 /// Throws InvalidArgument unless it fits a weight with the sizes, strides and device of `pattern`;
 /// `where` begins the message.
-void check_moment(const Moment& moment, const at::Tensor& pattern, const std::string& where);
+void check_moment(const Moment& moment, const at::Tensor& pattern, const Place& where);
 
 /// Pointers into a checked moment; of an undefined one, null.
 cpu::MomentView moment_view(const Moment& moment, CodeMap map);

@@ -23,6 +23,7 @@
 #include "mantissa/ops/adamw.h"
 #include "mantissa/ops/moment_storage.h"
 #include "mantissa/ops/sgd.h"
+#include "mantissa/ops/simd_target_testing.h"
 
 namespace mantissa::ops {
 namespace {
@@ -79,42 +80,44 @@ std::vector<Tensor> weights() {
   return result;
 }
 
-TEST(Moment, EveryFormatIsWhatTheReferenceMakesOfIt) {
-  for (const MomentFormat format : kFormats) {
-    at::manual_seed(41);
-    for (const Tensor& weight : weights()) {
-      SCOPED_TRACE(::testing::Message() << static_cast<int>(format) << " " << weight.sizes());
-      AdamwParameter fast = parameter(weight, format);
-      AdamwParameter slow = parameter(weight, format);
-      SgdParameter fast_sgd = {fast.weight, zero_moment(weight, format, CodeMap::with_sign)};
-      fast_sgd.weight.master = fast.weight.master.defined() ? weight.clone() : Tensor();
-      fast_sgd.weight.model = fast.weight.model.defined() ? weight.clone() : Tensor();
-      fast_sgd.weight.rest = fast.weight.rest.defined() ? fast.weight.rest.clone() : Tensor();
-      SgdParameter slow_sgd = fast_sgd;
-      slow_sgd.momentum = zero_moment(weight, format, CodeMap::with_sign);
-      for (Tensor* tensor :
-           {&slow_sgd.weight.master, &slow_sgd.weight.model, &slow_sgd.weight.rest}) {
-        *tensor = tensor->defined() ? tensor->clone() : Tensor();
+TEST(Moment, EveryFormatIsWhatTheReferenceMakesOfItOnEveryInstructionSet) {
+  on_every_simd_target([] {
+    for (const MomentFormat format : kFormats) {
+      at::manual_seed(41);
+      for (const Tensor& weight : weights()) {
+        SCOPED_TRACE(::testing::Message() << static_cast<int>(format) << " " << weight.sizes());
+        AdamwParameter fast = parameter(weight, format);
+        AdamwParameter slow = parameter(weight, format);
+        SgdParameter fast_sgd = {fast.weight, zero_moment(weight, format, CodeMap::with_sign)};
+        fast_sgd.weight.master = fast.weight.master.defined() ? weight.clone() : Tensor();
+        fast_sgd.weight.model = fast.weight.model.defined() ? weight.clone() : Tensor();
+        fast_sgd.weight.rest = fast.weight.rest.defined() ? fast.weight.rest.clone() : Tensor();
+        SgdParameter slow_sgd = fast_sgd;
+        slow_sgd.momentum = zero_moment(weight, format, CodeMap::with_sign);
+        for (Tensor* tensor :
+             {&slow_sgd.weight.master, &slow_sgd.weight.model, &slow_sgd.weight.rest}) {
+          *tensor = tensor->defined() ? tensor->clone() : Tensor();
+        }
+        for (uint64_t step = 0; step < 3; ++step) {
+          set_streams(fast, step);
+          set_streams(slow, step);
+          fast_sgd.momentum.stream = slow_sgd.momentum.stream = step;
+          const Tensor gradient = at::randn(weight.sizes()).mul(at::randn(weight.sizes()).exp());
+          fast.weight.gradient = slow.weight.gradient = gradient;
+          fast_sgd.weight.gradient = slow_sgd.weight.gradient = gradient;
+          adamw_({fast}, {});
+          adamw_reference_({slow}, {});
+          sgd_({fast_sgd}, {});
+          sgd_reference_({slow_sgd}, {});
+        }
+        EXPECT_TRUE(at::equal(weights_of(fast.weight), weights_of(slow.weight)));
+        EXPECT_TRUE(at::equal(weights_of(fast_sgd.weight), weights_of(slow_sgd.weight)));
+        expect_equal(fast.exp_avg, slow.exp_avg);
+        expect_equal(fast.exp_avg_sq, slow.exp_avg_sq);
+        expect_equal(fast_sgd.momentum, slow_sgd.momentum);
       }
-      for (uint64_t step = 0; step < 3; ++step) {
-        set_streams(fast, step);
-        set_streams(slow, step);
-        fast_sgd.momentum.stream = slow_sgd.momentum.stream = step;
-        const Tensor gradient = at::randn(weight.sizes()).mul(at::randn(weight.sizes()).exp());
-        fast.weight.gradient = slow.weight.gradient = gradient;
-        fast_sgd.weight.gradient = slow_sgd.weight.gradient = gradient;
-        adamw_({fast}, {});
-        adamw_reference_({slow}, {});
-        sgd_({fast_sgd}, {});
-        sgd_reference_({slow_sgd}, {});
-      }
-      EXPECT_TRUE(at::equal(weights_of(fast.weight), weights_of(slow.weight)));
-      EXPECT_TRUE(at::equal(weights_of(fast_sgd.weight), weights_of(slow_sgd.weight)));
-      expect_equal(fast.exp_avg, slow.exp_avg);
-      expect_equal(fast.exp_avg_sq, slow.exp_avg_sq);
-      expect_equal(fast_sgd.momentum, slow_sgd.momentum);
     }
-  }
+  });
 }
 
 TEST(Moment, DoesNotDependOnTheNumberOfThreads) {

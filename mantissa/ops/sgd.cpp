@@ -13,14 +13,15 @@ namespace {
 std::vector<SgdParameter> checked(const std::vector<SgdParameter>& parameters,
                                   const SgdOptions& options) {
   std::vector<SgdParameter> result;
+  result.reserve(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i) {
     const SgdParameter& parameter = parameters[i];
-    const std::string where = concat("sgd_: parameter ", i);
+    const Place where("sgd_", "parameter", i);
     result.push_back(parameter);
     result.back().weight = ops::checked(parameter.weight, where);
     check_has_momentum(parameter.momentum, options.momentum, where);
     if (parameter.momentum.values.defined()) {
-      check_moment(parameter.momentum, pattern_of(parameter.weight), where + ": momentum");
+      check_moment(parameter.momentum, pattern_of(parameter.weight), where.part("momentum"));
     }
   }
   return result;

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/ops/simd_target_testing.h"
 
 namespace mantissa::ops {
 namespace {
@@ -55,34 +56,36 @@ TEST(Sgd, L2DecayEntersTheMomentum) {
   EXPECT_EQ(weight_after({0, 0}, options, 0.25, 0.5), 0.875F - 0.25F * 0.6875F);
 }
 
-TEST(Sgd, IsBitForBitTheReference) {
-  at::manual_seed(31);
-  for (double momentum : {0.0, 0.9}) {
-    for (Momentum kind : {Momentum::classic, Momentum::nesterov}) {
-      for (WeightDecay decay : {WeightDecay::decoupled, WeightDecay::l2}) {
-        for (at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
-          const SgdOptions options = {momentum, kind, decay};
-          const Tensor start = at::randn({4099});
-          const auto make = [&](const Tensor& gradient) -> SgdParameter {
-            const Tensor master = start.clone();
-            return {
-                {master, dtype == at::kFloat ? Tensor() : master.to(dtype), gradient, 0.03, 0.1},
-                momentum != 0 ? at::zeros_like(master) : Tensor()};
-          };
-          const Tensor gradient = at::randn({4099}).to(dtype);
-          const SgdParameter fast = make(gradient);
-          const SgdParameter slow = make(gradient);
-          for (int step = 0; step < 3; ++step) {
-            sgd_({fast}, options, {scalar(3), scalar(0.7), scalar(0)});
-            sgd_reference_({slow}, options, {scalar(3), scalar(0.7), scalar(0)});
+TEST(Sgd, IsBitForBitTheReferenceOnEveryInstructionSet) {
+  on_every_simd_target([] {
+    at::manual_seed(31);
+    for (double momentum : {0.0, 0.9}) {
+      for (Momentum kind : {Momentum::classic, Momentum::nesterov}) {
+        for (WeightDecay decay : {WeightDecay::decoupled, WeightDecay::l2}) {
+          for (at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+            const SgdOptions options = {momentum, kind, decay};
+            const Tensor start = at::randn({4099});
+            const auto make = [&](const Tensor& gradient) -> SgdParameter {
+              const Tensor master = start.clone();
+              return {
+                  {master, dtype == at::kFloat ? Tensor() : master.to(dtype), gradient, 0.03, 0.1},
+                  momentum != 0 ? at::zeros_like(master) : Tensor()};
+            };
+            const Tensor gradient = at::randn({4099}).to(dtype);
+            const SgdParameter fast = make(gradient);
+            const SgdParameter slow = make(gradient);
+            for (int step = 0; step < 3; ++step) {
+              sgd_({fast}, options, {scalar(3), scalar(0.7), scalar(0)});
+              sgd_reference_({slow}, options, {scalar(3), scalar(0.7), scalar(0)});
+            }
+            EXPECT_TRUE(at::equal(fast.weight.master, slow.weight.master));
+            EXPECT_TRUE(dtype == at::kFloat || at::equal(fast.weight.model, slow.weight.model));
+            EXPECT_TRUE(momentum == 0 || at::equal(fast.momentum.values, slow.momentum.values));
           }
-          EXPECT_TRUE(at::equal(fast.weight.master, slow.weight.master));
-          EXPECT_TRUE(dtype == at::kFloat || at::equal(fast.weight.model, slow.weight.model));
-          EXPECT_TRUE(momentum == 0 || at::equal(fast.momentum.values, slow.momentum.values));
         }
       }
     }
-  }
+  });
 }
 
 TEST(Sgd, ASkippedStepLeavesEverythingBitEqual) {

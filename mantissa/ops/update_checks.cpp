@@ -13,8 +13,7 @@
 namespace mantissa::ops {
 namespace {
 
-float scalar_or(const at::Tensor& tensor, float otherwise, const char* name,
-                const std::string& where) {
+float scalar_or(const at::Tensor& tensor, float otherwise, const char* name, const Place& where) {
   if (!tensor.defined()) {
     return otherwise;
   }
@@ -32,7 +31,7 @@ at::Tensor to_strided(const at::Tensor& gradient) {
 }
 
 void check_scalar(const at::Tensor& scalar, at::Device device, const char* name,
-                  const std::string& where) {
+                  const Place& where) {
   MANTISSA_CHECK(!scalar.defined() || (scalar.scalar_type() == at::kFloat && scalar.dim() == 0),
                  InvalidArgument, where, ": ", name, " is ", scalar.scalar_type(), " of shape ",
                  scalar.sizes(), "; pass a 0-d Float tensor");
@@ -40,21 +39,21 @@ void check_scalar(const at::Tensor& scalar, at::Device device, const char* name,
                  " is on ", scalar.device(), "; move it to ", device);
 }
 
-void check_step(const at::Tensor& step, at::Device device, const std::string& where) {
+void check_step(const at::Tensor& step, at::Device device, const Place& where) {
   MANTISSA_CHECK(step.defined() && step.dim() == 0 && step.scalar_type() == at::kLong,
                  InvalidArgument, where, ": step is not a 0-d Long tensor; pass one");
   MANTISSA_CHECK(step.device() == device, InvalidArgument, where, ": step is on ", step.device(),
                  "; move it to ", device);
 }
 
-void check_has_momentum(const Moment& momentum, double decay, const std::string& where) {
+void check_has_momentum(const Moment& momentum, double decay, const Place& where) {
   const bool has_buffer = momentum.values.defined();
   MANTISSA_CHECK(has_buffer == (decay != 0), InvalidArgument, where, ": momentum is ", decay,
                  " and its buffer is ", has_buffer ? "defined" : "undefined",
                  "; pass a buffer exactly when momentum is not 0");
 }
 
-void check_gradient(const at::Tensor& gradient, at::Device device, const std::string& where) {
+void check_gradient(const at::Tensor& gradient, at::Device device, const Place& where) {
   MANTISSA_CHECK(gradient.defined(), InvalidArgument, where,
                  " is undefined; leave out parameters without a gradient");
   MANTISSA_CHECK(gradient.device() == device, InvalidArgument, where, " is on ", gradient.device(),
@@ -70,7 +69,7 @@ const at::Tensor& pattern_of(const WeightUpdate& update) {
 
 namespace {
 
-void check_model(const WeightUpdate& update, const std::string& where) {
+void check_model(const WeightUpdate& update, const Place& where) {
   const at::Tensor& pattern = pattern_of(update);
   MANTISSA_CHECK(
       tensor::is_16bit(update.model.scalar_type()) && update.model.sizes() == pattern.sizes() &&
@@ -82,7 +81,7 @@ void check_model(const WeightUpdate& update, const std::string& where) {
       pattern.strides());
 }
 
-void check_rest(const WeightUpdate& update, const std::string& where) {
+void check_rest(const WeightUpdate& update, const Place& where) {
   const at::ScalarType model = update.model.defined() ? update.model.scalar_type() : at::kFloat;
   const at::ScalarType dtype = update.rest.scalar_type();
   const bool is_split = dtype == at::kShort && model == at::kBFloat16;
@@ -100,7 +99,7 @@ void check_rest(const WeightUpdate& update, const std::string& where) {
 
 }  // namespace
 
-void check_weight(const WeightUpdate& update, at::Device device, const std::string& where) {
+void check_weight(const WeightUpdate& update, at::Device device, const Place& where) {
   const at::Tensor& master = update.master;
   MANTISSA_CHECK(master.defined() || update.model.defined(), InvalidArgument, where,
                  ": neither a master nor a model is given; pass one");
@@ -124,15 +123,15 @@ void check_weight(const WeightUpdate& update, at::Device device, const std::stri
                  "nearest_even and stochastic are valid");
 }
 
-void check_gradient_of(const WeightUpdate& update, at::Device device, const std::string& where) {
+void check_gradient_of(const WeightUpdate& update, at::Device device, const Place& where) {
   const at::Tensor& pattern = pattern_of(update);
-  check_gradient(update.gradient, device, where + ": the gradient");
+  check_gradient(update.gradient, device, where.part("the gradient"));
   MANTISSA_CHECK(update.gradient.sizes() == pattern.sizes(), InvalidArgument, where,
                  ": the gradient has shape ", update.gradient.sizes(), ", the master ",
                  pattern.sizes(), "; pass the gradient of this parameter");
 }
 
-WeightUpdate checked(const WeightUpdate& update, const std::string& where) {
+WeightUpdate checked(const WeightUpdate& update, const Place& where) {
   check_weight(update, at::kCPU, where);
   check_gradient_of(update, at::kCPU, where);
   MANTISSA_CHECK(!update.lr_factor.defined(), InvalidArgument, where,
@@ -250,24 +249,27 @@ void store_weights_reference(const WeightUpdate& update, const std::vector<float
   }
 }
 
-void mark_changed(const WeightUpdate& update) {
-  for (const at::Tensor& tensor : {update.master, update.model}) {
-    if (tensor.defined() && !tensor.is_inference()) {
-      tensor.unsafeGetTensorImpl()->bump_version();
-    }
+void mark_changed(const at::Tensor& tensor) {
+  if (tensor.defined() && !tensor.is_inference()) {
+    tensor.unsafeGetTensorImpl()->bump_version();
   }
 }
 
-float inverse_of_scale(const at::Tensor& scale, const std::string& where) {
+void mark_changed(const WeightUpdate& update) {
+  mark_changed(update.master);
+  mark_changed(update.model);
+}
+
+float inverse_of_scale(const at::Tensor& scale, const Place& where) {
   return static_cast<float>(1.0 / static_cast<double>(scalar_or(scale, 1.0F, "scale", where)));
 }
 
-float gradient_factor(const GradientUse& use, const std::string& where) {
+float gradient_factor(const GradientUse& use, const Place& where) {
   return inverse_of_scale(use.scale, where) *
          scalar_or(use.clip_factor, 1.0F, "clip_factor", where);
 }
 
-bool must_skip(const GradientUse& use, const std::string& where) {
+bool must_skip(const GradientUse& use, const Place& where) {
   return scalar_or(use.found_inf, 0.0F, "found_inf", where) != 0;
 }
 

@@ -20,6 +20,7 @@
 #include "mantissa/base/random.h"
 #include "mantissa/ops/adamw.h"
 #include "mantissa/ops/sgd.h"
+#include "mantissa/ops/simd_target_testing.h"
 #include "mantissa/ops/split_weight.h"
 
 namespace mantissa::ops {
@@ -102,32 +103,34 @@ WeightUpdate update_of(const Form& form, const Tensor& initial, const Tensor& gr
   return update;
 }
 
-TEST(WeightUpdate, EveryFormIsWhatTheReferenceMakesOfIt) {
-  at::manual_seed(1);
-  for (const Form& form : kForms) {
-    const Tensor initial = at::randn({33001});
-    const Tensor gradient = at::randn({33001}).mul(1e-3);
-    const auto parameter = [&] {
-      return AdamwParameter{update_of(form, initial, gradient), at::zeros({33001}),
-                            at::zeros({33001}), at::zeros({}, at::kLong)};
-    };
-    const AdamwParameter fast = parameter();
-    const AdamwParameter slow = parameter();
-    for (int step = 0; step < 3; ++step) {
-      adamw_({fast}, {});
-      adamw_reference_({slow}, {});
-    }
-    EXPECT_TRUE(at::equal(fast.weight.model, slow.weight.model)) << form.name;
-    EXPECT_TRUE(!fast.weight.rest.defined() || at::equal(fast.weight.rest, slow.weight.rest))
-        << form.name;
-    EXPECT_TRUE(at::equal(fast.weight.lost, slow.weight.lost)) << form.name;
+TEST(WeightUpdate, EveryFormIsWhatTheReferenceMakesOfItOnEveryInstructionSet) {
+  on_every_simd_target([] {
+    at::manual_seed(1);
+    for (const Form& form : kForms) {
+      const Tensor initial = at::randn({33001});
+      const Tensor gradient = at::randn({33001}).mul(1e-3);
+      const auto parameter = [&] {
+        return AdamwParameter{update_of(form, initial, gradient), at::zeros({33001}),
+                              at::zeros({33001}), at::zeros({}, at::kLong)};
+      };
+      const AdamwParameter fast = parameter();
+      const AdamwParameter slow = parameter();
+      for (int step = 0; step < 3; ++step) {
+        adamw_({fast}, {});
+        adamw_reference_({slow}, {});
+      }
+      EXPECT_TRUE(at::equal(fast.weight.model, slow.weight.model)) << form.name;
+      EXPECT_TRUE(!fast.weight.rest.defined() || at::equal(fast.weight.rest, slow.weight.rest))
+          << form.name;
+      EXPECT_TRUE(at::equal(fast.weight.lost, slow.weight.lost)) << form.name;
 
-    const SgdParameter fast_sgd = {update_of(form, initial, gradient), {}};
-    const SgdParameter slow_sgd = {update_of(form, initial, gradient), {}};
-    sgd_({fast_sgd}, {.momentum = 0});
-    sgd_reference_({slow_sgd}, {.momentum = 0});
-    EXPECT_TRUE(at::equal(fast_sgd.weight.model, slow_sgd.weight.model)) << form.name;
-  }
+      const SgdParameter fast_sgd = {update_of(form, initial, gradient), {}};
+      const SgdParameter slow_sgd = {update_of(form, initial, gradient), {}};
+      sgd_({fast_sgd}, {.momentum = 0});
+      sgd_reference_({slow_sgd}, {.momentum = 0});
+      EXPECT_TRUE(at::equal(fast_sgd.weight.model, slow_sgd.weight.model)) << form.name;
+    }
+  });
 }
 
 TEST(WeightUpdate, SplitWeightsAreThoseOfAnFp32MasterBitForBit) {

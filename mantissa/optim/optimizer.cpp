@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
@@ -263,7 +264,7 @@ GradientReport Optimizer::accumulate_(const at::Tensor& scale) {
       gradients.push_back(slot.parameter.grad());
     }
   }
-  GradientReport report = read(gradients, scale);
+  const ops::GradientPass pass = read(gradients, scale);
   const at::Tensor factor = ops::unscale_factor(scale);
   for (ParameterSlot& slot : slots_) {
     if (slot.parameter.grad().defined()) {
@@ -271,13 +272,13 @@ GradientReport Optimizer::accumulate_(const at::Tensor& scale) {
     }
   }
   sums_unscaled_ = true;
-  return report;
+  return {pass.found_inf, pass.norm};
 }
 
-GradientReport Optimizer::read(at::TensorList gradients, const at::Tensor& scale) const {
-  const ops::GradientPass pass = fused_ ? ops::gradient_pass(gradients, scale)
-                                        : ops::gradient_pass_composed(gradients, scale, device_);
-  return {pass.found_inf, pass.norm};
+ops::GradientPass Optimizer::read(at::TensorList gradients, const at::Tensor& scale,
+                                  std::vector<GradientStatistics>* statistics) const {
+  return fused_ ? ops::gradient_pass(gradients, scale, statistics)
+                : ops::gradient_pass_composed(gradients, scale, device_, {}, statistics);
 }
 
 // What read_gradients has divided by must be what the step divides by.
@@ -327,17 +328,26 @@ void Optimizer::check_scale(const at::Tensor& scale) const {
   }
 }
 
-GradientReport Optimizer::read_gradients(const at::Tensor& scale) {
+GradientReport Optimizer::read_gradients(const at::Tensor& scale, GradientDetail detail) {
   const at::NoGradGuard no_grad;
   check_scale(scale);
   reading_ = {scale, version_of(scale)};
+  std::vector<const ParameterSlot*> read_slots;
   std::vector<at::Tensor> gradients;
   for (const ParameterSlot& slot : slots_) {
-    if (const at::Tensor gradient = slot.gradient(); gradient.defined()) {
-      gradients.push_back(gradient);
+    if (at::Tensor gradient = slot.gradient(); gradient.defined()) {
+      read_slots.push_back(&slot);
+      gradients.push_back(std::move(gradient));
     }
   }
-  return read(gradients, scale);
+  std::vector<GradientStatistics> statistics;
+  const ops::GradientPass pass =
+      read(gradients, scale, detail == GradientDetail::parameters ? &statistics : nullptr);
+  GradientReport report = {pass.found_inf, pass.norm};
+  for (size_t i = 0; i < statistics.size(); ++i) {
+    report.parameters.push_back({read_slots[i]->name, statistics[i]});
+  }
+  return report;
 }
 
 StepOutcome Optimizer::step(const StepOptions& options) { return enqueue_step(options).read(); }
@@ -365,9 +375,7 @@ PendingOutcome Optimizer::enqueue_step(const StepOptions& options) {
 PendingOutcome Optimizer::update(const std::vector<const ParameterSlot*>& slots,
                                  const StepOptions& options) {
   for (const ParameterSlot* slot : slots) {
-    if (slot->lost.defined()) {
-      slot->lost.zero_();
-    }
+    slot->forget_lost();
   }
   const ops::GradientUse use = {options.scale, options.clip_factor, options.found_inf};
   return fused_ ? update_fused(slots, options.lr, use) : update_composed(slots, options.lr, use);
@@ -375,16 +383,25 @@ PendingOutcome Optimizer::update(const std::vector<const ParameterSlot*>& slots,
 
 PendingOutcome Optimizer::update_fused(const std::vector<const ParameterSlot*>& slots,
                                        const LearningRate& lr, const ops::GradientUse& use) {
+  const bool applied = apply_fused(slots, rate_of(lr), steps(), use);
+  steps_.add_(applied ? 1 : 0);
+  return applied ? StepOutcome::applied : StepOutcome::skipped;
+}
+
+double Optimizer::rate_of(const LearningRate& lr) const {
+  check_rate(lr, device_);
   const at::Tensor& rate = lr.on_device();
   const LearningRate known = rate.defined() ? LearningRate(rate.item<double>()) : lr;
   check_rate(known, device_);
-  const Step step = {known.value(), {}, steps()};
-  const bool applied =
-      options_.kind == Kind::sgd
-          ? ops::sgd_(sgd_parameters(slots, options_, step), sgd(options_), use)
-          : ops::adamw_(adamw_parameters(slots, options_, step), adamw(options_), use);
-  steps_.add_(applied ? 1 : 0);
-  return applied ? StepOutcome::applied : StepOutcome::skipped;
+  return known.value();
+}
+
+bool Optimizer::apply_fused(const std::vector<const ParameterSlot*>& slots, double lr,
+                            int64_t number, const ops::GradientUse& use) {
+  const Step step = {lr, {}, number};
+  return options_.kind == Kind::sgd
+             ? ops::sgd_(sgd_parameters(slots, options_, step), sgd(options_), use)
+             : ops::adamw_(adamw_parameters(slots, options_, step), adamw(options_), use);
 }
 
 PendingOutcome Optimizer::update_composed(const std::vector<const ParameterSlot*>& slots,

@@ -10,15 +10,21 @@
 
 #include "mantissa/base/api.h"
 #include "mantissa/base/step_outcome.h"
+#include "mantissa/ops/gradient_statistics.h"
 #include "mantissa/ops/sgd.h"
 #include "mantissa/optim/learning_rate.h"
 #include "mantissa/optim/pending_outcome.h"
 #include "mantissa/tensor/parameter_list.h"
 #include "mantissa/tensor/state_dict.h"
 
+namespace mantissa::ops {
+struct GradientPass;
+}  // namespace mantissa::ops
+
 namespace mantissa::optim {
 
 using mantissa::StepOutcome;
+using ops::GradientStatistics;
 using ops::MomentFormat;
 using ops::Momentum;
 using ops::WeightDecay;
@@ -79,10 +85,21 @@ struct OptimizerOptions {
   std::vector<GroupOptions> groups = {};
 };
 
+struct NamedGradientStatistics {
+  std::string parameter;
+  GradientStatistics statistics;
+};
+
 /// 0-d FP32 tensors: see ops::GradientPass.
 struct GradientReport {
   at::Tensor found_inf;
-  at::Tensor norm;  // of the unscaled gradients
+  at::Tensor norm;                                       // of the unscaled gradients
+  std::vector<NamedGradientStatistics> parameters = {};  // with GradientDetail::parameters
+};
+
+enum class GradientDetail : uint8_t {
+  total,
+  parameters,  // statistics of each parameter that has a gradient, in the same reading
 };
 
 /// 0-d FP32 tensors on the device of the parameters; undefined ones mean scale 1, no clipping,
@@ -117,6 +134,7 @@ struct LostUpdates {
 };
 
 struct ParameterSlot;
+class OptimizerInBackward;
 
 /// Updates parameters in FP32. A BF16 or FP16 parameter gets, by default, an FP32 master, first an
 /// exact copy, of which the parameter is the rounding (to nearest even) after each step; an FP32
@@ -188,8 +206,10 @@ class MANTISSA_API Optimizer {
   [[nodiscard]] GradientReport accumulate_(const at::Tensor& scale);
 
   /// Reads all gradients once and changes none. The step that follows must have the same scale, and
-  /// the found_inf of the report where there is one.
-  [[nodiscard]] GradientReport read_gradients(const at::Tensor& scale = {});
+  /// the found_inf of the report where there is one. Statistics of parameters are values of the
+  /// host: it waits for the device.
+  [[nodiscard]] GradientReport read_gradients(const at::Tensor& scale = {},
+                                              GradientDetail detail = GradientDetail::total);
 
   /// One update of every parameter that has a gradient. Leaves .grad. Waits for the device.
   /// InvalidArgument when lr is not set, and when the scale is not that of `read_gradients`:
@@ -242,6 +262,8 @@ class MANTISSA_API Optimizer {
   bool is_fused() const { return fused_; }
 
  private:
+  friend class OptimizerInBackward;
+
   // What read_gradients was given, until `step` or `zero_grad`.
   struct Reading {
     at::Tensor scale;
@@ -251,10 +273,14 @@ class MANTISSA_API Optimizer {
   void require_whole() const;  // throws InvalidArgument when it was moved from
   void check_scale(const at::Tensor& scale) const;
   void require_scale_of_reading(const StepOptions& options) const;
-  GradientReport read(at::TensorList gradients, const at::Tensor& scale) const;
+  ops::GradientPass read(at::TensorList gradients, const at::Tensor& scale,
+                         std::vector<GradientStatistics>* statistics = nullptr) const;
   PendingOutcome update(const std::vector<const ParameterSlot*>& slots, const StepOptions& options);
   PendingOutcome update_fused(const std::vector<const ParameterSlot*>& slots,
                               const LearningRate& lr, const ops::GradientUse& use);
+  double rate_of(const LearningRate& lr) const;  // waits for the device
+  bool apply_fused(const std::vector<const ParameterSlot*>& slots, double lr, int64_t number,
+                   const ops::GradientUse& use);  // step number `number`, without counting it
   PendingOutcome update_composed(const std::vector<const ParameterSlot*>& slots,
                                  const LearningRate& lr, const ops::GradientUse& use);
 

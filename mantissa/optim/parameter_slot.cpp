@@ -84,6 +84,12 @@ ops::WeightUpdate ParameterSlot::weight() const {
   return update;
 }
 
+void ParameterSlot::forget_lost() const {
+  if (lost.defined()) {
+    lost.zero_();
+  }
+}
+
 uint64_t ParameterSlot::stream(Use use, int64_t steps) const {
   return (static_cast<uint64_t>(use) << 62) + (number << 40) + static_cast<uint64_t>(steps);
 }

@@ -36,6 +36,9 @@ struct ParameterSlot {
   ops::WeightUpdate update(const OptimizerOptions& options, double lr, const at::Tensor& lr_factor,
                            int64_t steps) const;
 
+  /// Lost updates are those of one step.
+  void forget_lost() const;
+
   /// Streams of random numbers: one for each use, parameter and step.
   enum class Use : uint64_t { weight, first_moment, second_moment };
 

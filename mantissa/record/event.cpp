@@ -41,6 +41,7 @@ void each_field(Self& self, Visit visit) {
     visit("step_time_s", self.step_time_s);
     visit("data_wait_s", self.data_wait_s);
     visit("peak_bytes", self.peak_bytes);
+    visit("gradients", self.gradients);
   } else if constexpr (std::is_same_v<Type, Evaluation>) {
     visit("step", self.step);
     visit("bits_per_base", self.bits_per_base);
@@ -78,8 +79,9 @@ void each_field(Self& self, Visit visit) {
   }
 }
 
-// Keys of a summary that earlier records lack.
-constexpr std::string_view kLaterKeys[] = {"bytes_per_param", "peak_holders", "allocator"};
+// Keys that earlier records lack, or that stay away where there is nothing to say.
+constexpr std::string_view kLaterKeys[] = {"bytes_per_param", "peak_holders", "allocator",
+                                           "gradients"};
 
 // By position in Event.
 constexpr const char* kTypes[] = {"run_start",        "step",    "evaluation",
@@ -93,6 +95,16 @@ ordered_json json_of(double value) {
 
 ordered_json json_of(Level level) { return level == Level::info ? "info" : "warning"; }
 
+ordered_json json_of(const ParameterNumbers& numbers) {
+  ordered_json result;
+  for (const auto& [parameter, values] : numbers) {
+    for (const auto& [name, value] : values) {
+      result[parameter][name] = json_of(value);
+    }
+  }
+  return result;
+}
+
 template <typename Value>
 ordered_json json_of(const Value& value) {
   if constexpr (std::is_same_v<Value, Summary>) {
@@ -102,6 +114,14 @@ ordered_json json_of(const Value& value) {
   } else {
     return value;
   }
+}
+
+template <typename Value>
+bool is_left_out(const Value& value) {
+  if constexpr (std::is_same_v<Value, ParameterNumbers>) {
+    return value.empty();
+  }
+  return false;
 }
 
 std::string dump(const ordered_json& json) {
@@ -207,7 +227,11 @@ std::string to_json(const Entry& entry) {
   line["type"] = kTypes[entry.event.index()];
   std::visit(
       [&](const auto& event) {
-        each_field(event, [&](const char* key, const auto& field) { line[key] = json_of(field); });
+        each_field(event, [&](const char* key, const auto& field) {
+          if (!is_left_out(field)) {
+            line[key] = json_of(field);
+          }
+        });
       },
       entry.event);
   return dump(line);

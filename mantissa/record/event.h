@@ -20,6 +20,9 @@ struct RunStart {
   int64_t resumed_from = -1;  // the step; -1: from the beginning
 };
 
+/// By parameter and by name.
+using ParameterNumbers = std::map<std::string, std::map<std::string, double>>;
+
 /// One optimizer step. `step` counts from 1: it is the number of steps done.
 struct Step {
   int64_t step = 0;
@@ -31,8 +34,9 @@ struct Step {
   bool skipped = false;  // a gradient was not finite; nothing was updated
   double tokens_per_s = 0;
   double step_time_s = 0;
-  double data_wait_s = 0;  // of step_time_s, spent waiting for the batch
-  int64_t peak_bytes = 0;  // of tensors
+  double data_wait_s = 0;      // of step_time_s, spent waiting for the batch
+  int64_t peak_bytes = 0;      // of tensors
+  ParameterNumbers gradients;  // unscaled; empty for most steps
 };
 
 /// On validation data.

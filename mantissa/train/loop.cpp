@@ -57,6 +57,25 @@ History read_history(const std::filesystem::path& file) {
   return history;
 }
 
+record::ParameterNumbers numbers_of(const std::vector<optim::NamedGradientStatistics>& gradients) {
+  record::ParameterNumbers numbers;
+  for (const auto& [parameter, statistics] : gradients) {
+    const auto share = [&, count = static_cast<double>(statistics.count)](int64_t part) {
+      return count == 0 ? 0 : static_cast<double>(part) / count;
+    };
+    numbers[parameter] = {{"norm", statistics.norm},
+                          {"largest", statistics.largest},
+                          {"smallest", statistics.smallest},
+                          {"zeros", share(statistics.zeros)},
+                          {"non_finite", share(statistics.non_finite)},
+                          {"fp32_subnormal", share(statistics.fp32_subnormal)},
+                          {"fp16_zero", share(statistics.fp16_zero)},
+                          {"fp16_subnormal", share(statistics.fp16_subnormal)},
+                          {"fp16_infinite", share(statistics.fp16_infinite)}};
+  }
+  return numbers;
+}
+
 struct StartedRun {
   RunConfig config;
   History history;
@@ -235,7 +254,10 @@ void Loop::step() {
     num_tokens += batch.tokens.numel();
   }
   const double lr = learner_.lr();
-  const StepReport report = training_step(learner_.parts(), microbatches, lr);
+  StepParts parts = learner_.parts();
+  const int64_t every = config_.train.gradient_statistics_every;
+  parts.gradient_statistics = every > 0 && (progress_.step + 1) % every == 0;
+  const StepReport report = training_step(parts, microbatches, lr);
   step_bytes_ = report.bytes;
   ++progress_.step;
   const bool skipped = report.outcome == optim::StepOutcome::skipped;
@@ -253,6 +275,7 @@ void Loop::step() {
   event.tokens_per_s = static_cast<double>(num_tokens) / event.step_time_s;
   event.data_wait_s = loader_->wait_s() - waited;
   event.peak_bytes = tensor::memory::peak_bytes().total();
+  event.gradients = numbers_of(report.gradients);
   progress_.note(event);
   emit(event);
   warn_of_lost_updates(report);

@@ -42,6 +42,7 @@ struct TrainConfig {
   int64_t patience = 0;
   int64_t max_skips = 25;
   bool explain_skips = true;
+  int64_t gradient_statistics_every = 0;
   int64_t threads = 0;
   std::string allocator = "caching";
 };

@@ -120,6 +120,13 @@ std::vector<Key> make_keys() {
        "when it was at fault. false: no second run, and every overflow of a finite loss lowers the "
        "scale",
        FIELD(train, explain_skips)},
+      {"train.gradient_statistics_every",
+       "steps between those whose record has statistics of the gradient of each parameter, such as "
+       "its share that FP16 flushes to zero; 0: none",
+       FIELD(train, gradient_statistics_every),
+       {},
+       0,
+       1e15},
       {"train.threads",
        "compute threads; 0: as LibTorch decides",
        FIELD(train, threads),

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include <ATen/ops/full.h>
 
@@ -95,7 +96,10 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
   }
 
   report.bytes = parts.optimizer.bytes();
-  const optim::GradientReport gradients = parts.optimizer.read_gradients(parts.scaler.value());
+  optim::GradientReport gradients = parts.optimizer.read_gradients(
+      parts.scaler.value(),
+      parts.gradient_statistics ? optim::GradientDetail::parameters : optim::GradientDetail::total);
+  report.gradients = std::move(gradients.parameters);
   at::Tensor clip_factor;
   if (parts.clip > 0) {
     clip_factor = optim::clip_factor(gradients.norm, parts.clip);

@@ -29,6 +29,7 @@ struct StepParts {
   double clip = 0;            // largest gradient norm after unscaling; 0: no clipping
   bool explain_skips = true;  // run a skipped step again to learn why
   optim::Ema* ema = nullptr;
+  bool gradient_statistics = false;  // report those of each parameter
 };
 
 struct SkipExplanation {
@@ -42,8 +43,9 @@ struct StepReport {
   double scale = 1;      // that this step's loss was multiplied by
   optim::StepOutcome outcome = optim::StepOutcome::applied;
   std::vector<optim::LostUpdates> lost;  // of an applied one: see Optimizer::lost_updates()
-  optim::OptimizerBytes bytes;           // when the gradients were complete
-  std::optional<SkipExplanation> skip;   // of a skipped one, with explain_skips
+  std::vector<optim::NamedGradientStatistics> gradients;  // with gradient_statistics
+  optim::OptimizerBytes bytes;                            // when the gradients were complete
+  std::optional<SkipExplanation> skip;                    // of a skipped one, with explain_skips
 };
 
 /// Number of targets of a batch that are scored.

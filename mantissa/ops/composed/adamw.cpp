@@ -19,10 +19,10 @@ void check(const std::vector<AdamwParameter>& parameters, const GradientUse& use
   composed::check_use(use, device, "adamw_composed_");
   for (size_t i = 0; i < parameters.size(); ++i) {
     const AdamwParameter& parameter = parameters[i];
-    const std::string where = concat("adamw_composed_: parameter ", i);
+    const Place where("adamw_composed_", "parameter", i);
     composed::check_update(parameter.weight, device, where);
-    composed::check_moment(parameter.exp_avg, parameter.weight, where + ": exp_avg");
-    composed::check_moment(parameter.exp_avg_sq, parameter.weight, where + ": exp_avg_sq");
+    composed::check_moment(parameter.exp_avg, parameter.weight, where.part("exp_avg"));
+    composed::check_moment(parameter.exp_avg_sq, parameter.weight, where.part("exp_avg_sq"));
     check_step(parameter.step, device, where);
   }
 }

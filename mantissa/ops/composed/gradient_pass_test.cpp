@@ -8,8 +8,10 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/sparse_coo_tensor.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -107,6 +109,35 @@ TEST_P(GradientPassComposed, EqualsTheReferenceOnMixedListsOfAnyLayout) {
     const int64_t roundings = GetParam() == at::kDouble ? 2 : base.numel() / 2 + 6 + 6 + 5;
     EXPECT_NEAR(result.norm.item<float>(), norm, norm * static_cast<float>(roundings) * 0x1p-24F);
   }
+}
+
+// The bound of norms is that above, without the tensors.
+TEST_P(GradientPassComposed, StatisticsAreThoseOfTheReference) {
+  at::manual_seed(6);
+  std::vector<Tensor> gradients = {at::empty({0}), at::zeros({4}, at::kHalf)};
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const Tensor exponents = at::randint(-40, 20, {300}).to(at::kFloat);
+    gradients.push_back(at::randn({300}).mul(exponents.exp2()).to(dtype));
+    gradients.push_back(at::tensor({kInf, 0.0F, 0x1p-25F, 65520.0F, 0x1p-130F}).to(dtype));
+  }
+  std::vector<GradientStatistics> found;
+  std::vector<GradientStatistics> expected;
+  (void)gradient_pass_composed(gradients, scalar(8), at::kCPU, GetParam(), &found);
+  (void)gradient_pass_reference(gradients, scalar(8), &expected);
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    SCOPED_TRACE(i);
+    if (std::isfinite(expected[i].norm)) {
+      const double roundings = GetParam() == at::kDouble ? 2 : 300.0 / 2 + 6;
+      EXPECT_NEAR(found[i].norm, expected[i].norm, expected[i].norm * roundings * 0x1p-24);
+    } else {
+      EXPECT_FALSE(std::isfinite(found[i].norm));
+    }
+    found[i].norm = expected[i].norm = 0;
+    EXPECT_EQ(found[i], expected[i]);
+  }
+  (void)gradient_pass_composed({}, {}, at::kCPU, GetParam(), &found);
+  EXPECT_TRUE(found.empty());
 }
 
 TEST_P(GradientPassComposed, SumsDuplicatesOfSparseGradientsFirst) {

@@ -16,11 +16,11 @@ void check(const std::vector<SgdParameter>& parameters, const SgdOptions& option
   composed::check_use(use, device, "sgd_composed_");
   for (size_t i = 0; i < parameters.size(); ++i) {
     const SgdParameter& parameter = parameters[i];
-    const std::string where = concat("sgd_composed_: parameter ", i);
+    const Place where("sgd_composed_", "parameter", i);
     composed::check_update(parameter.weight, device, where);
     check_has_momentum(parameter.momentum, options.momentum, where);
     if (parameter.momentum.values.defined()) {
-      composed::check_moment(parameter.momentum, parameter.weight, where + ": momentum");
+      composed::check_moment(parameter.momentum, parameter.weight, where.part("momentum"));
     }
   }
 }

@@ -57,7 +57,7 @@ void store_weights(const WeightUpdate& update, const at::Tensor& weights, const 
 
 }  // namespace
 
-void check_update(const WeightUpdate& update, at::Device device, const std::string& where) {
+void check_update(const WeightUpdate& update, at::Device device, const Place& where) {
   check_weight(update, device, where);
   check_gradient_of(update, device, where);
   MANTISSA_CHECK(
@@ -73,14 +73,14 @@ void check_update(const WeightUpdate& update, at::Device device, const std::stri
                  "; pass a number or a 0-d Float or Double tensor on ", device);
 }
 
-void check_moment(const Moment& moment, const WeightUpdate& update, const std::string& where) {
+void check_moment(const Moment& moment, const WeightUpdate& update, const Place& where) {
   ops::check_moment(moment, pattern_of(update), where);
   MANTISSA_CHECK(moment.values.scalar_type() == at::kFloat, Unsupported, where, " is ",
                  moment.values.scalar_type(),
                  ", which only the fused passes on cpu store; use MomentFormat::fp32");
 }
 
-void check_use(const GradientUse& use, at::Device device, const std::string& where) {
+void check_use(const GradientUse& use, at::Device device, const Place& where) {
   check_scalar(use.scale, device, "scale", where);
   check_scalar(use.clip_factor, device, "clip_factor", where);
   check_scalar(use.found_inf, device, "found_inf", where);

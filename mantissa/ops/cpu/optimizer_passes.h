@@ -1,7 +1,10 @@
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include <c10/core/ScalarType.h>
@@ -17,10 +20,28 @@ struct GradientView {
   int64_t count;
 };
 
-/// Sum of (gradient * inverse_scale)^2 over all elements: the product in FP32, its square and the
-/// sum in FP64. It is finite exactly when every product is. In parallel; the result does not
-/// depend on the number of threads.
-double sum_of_unscaled_squares(const std::vector<GradientView>& gradients, float inverse_scale);
+/// Patterns of magnitudes, as GradientStatistics counts them; below the last one all are finite.
+inline constexpr std::array<uint32_t, 6> kMagnitudeThresholds = {
+    1,                                             // zero
+    std::bit_cast<uint32_t>(0x1p-126F),            // subnormal
+    std::bit_cast<uint32_t>(0x1p-25F) + 1,         // zero in FP16: half of its smallest number
+    std::bit_cast<uint32_t>(0x1p-14F - 0x1p-25F),  // subnormal in FP16; a tie goes to 2^-14
+    std::bit_cast<uint32_t>(65520.0F),             // finite in FP16; a tie goes to infinity
+    std::bit_cast<uint32_t>(std::numeric_limits<float>::infinity()),
+};
+
+/// Of the products gradient * inverse_scale, in FP32.
+struct GradientSums {
+  double squares = 0;  // in FP64, finite if all products are
+  std::array<int64_t, kMagnitudeThresholds.size()> below = {};  // how many are below a threshold
+  uint32_t largest = 0;                    // pattern of the largest finite magnitude
+  uint32_t smallest_minus_1 = 0xFFFFFFFF;  // of the smallest that is not 0, less 1
+};
+
+/// One for each gradient; all but the squares only if `counting`. In parallel; the result depends
+/// neither on the number of threads nor on the instruction set.
+std::vector<GradientSums> gradient_sums(const std::vector<GradientView>& gradients,
+                                        float inverse_scale, bool counting);
 
 /// See ops::WeightUpdate. Null pointers for what is undefined there.
 struct WeightView {
