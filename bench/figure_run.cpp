@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 
 namespace mantissa::bench {
 namespace {
@@ -44,14 +45,8 @@ void put_bar(json& row, const char* name, const Estimate& estimate, std::optiona
   }
 }
 
-}  // namespace
-
-json run_figure(const Figure& figure, const RunOptions& options) {
+json available_figure(const Figure& figure, const RunOptions& options) {
   json result = {{"name", figure.name}, {"meaning", figure.meaning}};
-  if (!figure.unavailable.empty()) {
-    result["unavailable"] = figure.unavailable;
-    return result;
-  }
   const double end = now() + options.seconds * figure.share;
   std::vector<std::vector<double>> ratios;
   size_t pairs = 0;
@@ -87,6 +82,24 @@ json run_figure(const Figure& figure, const RunOptions& options) {
     result["rows"].push_back(line);
   }
   return result;
+}
+
+}  // namespace
+
+json run_figure(const Figure& figure, const RunOptions& options) {
+  json result = {{"name", figure.name}, {"meaning", figure.meaning}};
+  if (!figure.unavailable.empty()) {
+    result["unavailable"] = figure.unavailable;
+    return result;
+  }
+  try {
+    return available_figure(figure, options);
+  } catch (const std::exception& error) {
+    const std::string message = error.what();
+    result["unavailable"] = message.substr(0, message.find('\n'));  // LibTorch's have a stack trace
+    result["failed"] = true;
+    return result;
+  }
 }
 
 }  // namespace mantissa::bench

@@ -15,7 +15,8 @@ struct RunOptions {
 };
 
 /// Measures a figure: an object with its cases, times or bytes and ratios pair by pair, and its
-/// rows, each with ratio, interval, bars and verdict. An unavailable one has the reason alone.
+/// rows, each with ratio, interval, bars and verdict. An unavailable one has the reason alone;
+/// so has one that threw, with `failed`.
 nlohmann::json run_figure(const Figure& figure, const RunOptions& options);
 
 }  // namespace mantissa::bench

@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include "mantissa/base/error.h"
+
 namespace mantissa::bench {
 namespace {
 
@@ -57,6 +59,15 @@ TEST(RunFigure, BytesAreCountedOnce) {
 TEST(RunFigure, AnUnavailableOneHasItsReason) {
   const json result = run_figure({.name = "f", .meaning = "m", .unavailable = "no such units"}, {});
   EXPECT_EQ(result, json({{"name", "f"}, {"meaning", "m"}, {"unavailable", "no such units"}}));
+}
+
+TEST(RunFigure, OneThatThrowsIsUnavailableAndFailed) {
+  const auto refuse = []() -> Contest { throw Error("the losses differ\nat some place"); };
+  const json result = run_figure({.name = "f", .meaning = "m", .cases = {timed("c", refuse)}}, {});
+  EXPECT_EQ(result, json({{"name", "f"},
+                          {"meaning", "m"},
+                          {"unavailable", "the losses differ"},
+                          {"failed", true}}));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // mantissa_bench: how fast this machine is, and how fast mantissa is on it. See
 // docs/performance.md.
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
@@ -119,7 +120,9 @@ int run_command(int argc, char** argv) {
                    ": cannot be written; name a file in a folder that exists");
   }
   std::cout << render(result, style);
-  return 0;
+  const nlohmann::json& measured = result["figures"];
+  return std::any_of(measured.begin(), measured.end(),
+                     [](const nlohmann::json& figure) { return figure.contains("failed"); });
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <ATen/ops/randn.h>
 
 #include "bench/row.h"
-#include "bench/step_shapes.h"
+#include "bench/training_step.h"
 #include "mantissa/base/error.h"
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/tensor/dtype.h"
