@@ -39,9 +39,10 @@ std::string worst_case(const json& cases) {
       ->at("name");
 }
 
-void put_bar(json& row, const char* name, const Estimate& estimate, std::optional<double> bar) {
+void put_bar(json& row, const char* name, const Estimate& estimate, size_t pairs,
+             std::optional<double> bar) {
   if (bar) {
-    row[name] = {{"ratio", *bar}, {"verdict", to_string(judge(estimate, bar))}};
+    row[name] = {{"ratio", *bar}, {"verdict", to_string(judge(estimate, pairs, bar))}};
   }
 }
 
@@ -77,8 +78,8 @@ json available_figure(const Figure& figure, const RunOptions& options) {
       line["worst_case"] = worst_case(result["cases"]);
     }
     const Bar bar = row.bars.of(options.cpu);
-    put_bar(line, "bar", estimate, bar.least);
-    put_bar(line, "stretch", estimate, bar.stretch);
+    put_bar(line, "bar", estimate, pairs, bar.least);
+    put_bar(line, "stretch", estimate, pairs, bar.stretch);
     result["rows"].push_back(line);
   }
   return result;

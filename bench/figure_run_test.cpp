@@ -17,12 +17,12 @@ Case case_of(const std::string& name, const Samples& samples) {
 }
 
 TEST(RunFigure, KeepsCasesAndJudgesRows) {
-  const Figure figure{
-      .name = "subject/figure",
-      .meaning = "a against b",
-      .cases = {case_of("one", {{1, 2, 4}, {3, 6, 12}}), case_of("two", {{2, 2, 2}, {1, 1, 1}, 2})},
-      .rows = {{"worst", Summary::worst, {.avx2 = {1.0, 1.1}}},
-               {"mean", Summary::geometric_mean, {.avx512_bf16 = {9, {}}}}}};
+  const Figure figure{.name = "subject/figure",
+                      .meaning = "a against b",
+                      .cases = {case_of("one", {{1, 2, 2, 2, 4}, {3, 6, 6, 6, 12}}),
+                                case_of("two", {{2, 2, 2, 2, 2}, {1, 1, 1, 1, 1}, 2})},
+                      .rows = {{"worst", Summary::worst, {.avx2 = {1.0, 1.1}}},
+                               {"mean", Summary::geometric_mean, {.avx512_bf16 = {9, {}}}}}};
   const json result = run_figure(figure, {.cpu = CpuClass::avx2});
 
   const json& one = result["cases"][0];
@@ -30,13 +30,13 @@ TEST(RunFigure, KeepsCasesAndJudgesRows) {
   EXPECT_EQ(one["ours"]["median"], 2);
   EXPECT_EQ(one["ours"]["least"], 1);
   EXPECT_EQ(one["ours"]["GFLOP/s"], 1.5);
-  EXPECT_EQ(one["ratios"], json::array({3, 3, 3}));
+  EXPECT_EQ(one["ratios"], json::array({3, 3, 3, 3, 3}));
   EXPECT_EQ(result["cases"][1]["peer_factor"], 2);
 
   const json& worst = result["rows"][0];
   EXPECT_EQ(worst["ratio"], 1);
   EXPECT_EQ(worst["worst_case"], "two");
-  EXPECT_EQ(worst["pairs"], 3);
+  EXPECT_EQ(worst["pairs"], 5);
   EXPECT_EQ(worst["bar"], json({{"ratio", 1.0}, {"verdict", "pass"}}));
   EXPECT_EQ(worst["stretch"], json({{"ratio", 1.1}, {"verdict", "falls short"}}));
   const json& mean = result["rows"][1];

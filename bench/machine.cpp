@@ -6,19 +6,24 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <ATen/Version.h>
+#include <hwy/targets.h>
 #include <torch/version.h>
 
+#include "mantissa/numerics/convert.h"
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/train/machine.h"
 
 namespace mantissa::bench {
 namespace {
+
+bool is_held_to_avx2 = false;
 
 // What a shell command prints; empty when it fails.
 std::string output_of(const std::string& command) {
@@ -59,9 +64,20 @@ std::string first_words(const std::string& text) { return text.substr(0, text.fi
 
 }  // namespace
 
+void hold_to_avx2() {
+  setenv("ATEN_CPU_CAPABILITY", "avx2", /*replace=*/1);
+  setenv("MKL_ENABLE_INSTRUCTIONS", "AVX2", 1);
+  setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
+#if defined(__x86_64__)
+  hwy::DisableTargets(HWY_AVX2 - 1);  // better targets have lower bits
+#endif
+  ops::set_cpu_kernels(ops::CpuKernels::ours);  // as `automatic` is without 16-bit units
+  is_held_to_avx2 = true;
+}
+
 CpuClass cpu_class() {
 #if defined(__x86_64__)
-  if (ops::detect_cpu_features().avx512_bf16) {
+  if (!is_held_to_avx2 && ops::detect_cpu_features().avx512_bf16) {
     return CpuClass::avx512_bf16;
   }
   if (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0) {
@@ -77,6 +93,8 @@ nlohmann::json describe_machine() {
   return {{"cpu", train::cpu_description()},
           {"cores", std::thread::hardware_concurrency()},
           {"instruction_sets", instruction_sets()},
+          {"held_to_avx2", is_held_to_avx2},
+          {"simd_target", numerics::simd_target()},
           {"class", to_string(cpu_class())},
           {"mantissa", MANTISSA_VERSION},
           {"commit", commit.empty() ? "unknown" : commit},

@@ -10,6 +10,10 @@ namespace mantissa::bench {
 
 CpuClass cpu_class();
 
+/// Keeps LibTorch, its libraries and our kernels to AVX2, for a look at what a CPU without AVX-512
+/// would do. To be called before any of them computes.
+void hold_to_avx2();
+
 /// Processor, instruction sets, class, versions, commit.
 nlohmann::json describe_machine();
 

@@ -31,6 +31,7 @@ struct Options {
   int threads = 0;
   bool list = false;
   bool peer = false;
+  bool avx2 = false;
   bool markdown = false;
 };
 
@@ -91,6 +92,7 @@ int run_command(int argc, char** argv) {
                  "of LibTorch and mantissa (default: LibTorch's choice)")
       ->check(CLI::PositiveNumber);
   app.add_flag("--peer", options.peer, "also against Python's torch");
+  app.add_flag("--avx2", options.avx2, "hold both sides to AVX2");
   app.add_flag("--list", options.list, "list the figures, and exit");
   app.add_option("--show", options.show, "show a file that --json wrote, and exit");
   app.add_flag("--markdown", options.markdown, "the table in Markdown");
@@ -100,6 +102,9 @@ int run_command(int argc, char** argv) {
   if (!options.show.empty()) {
     std::cout << render(read_json(options.show), style);
     return 0;
+  }
+  if (options.avx2) {
+    hold_to_avx2();
   }
   Setup setup{.cpu = cpu_class()};
   if (options.peer) {

@@ -31,7 +31,7 @@ struct Samples {
 struct Sampling {
   double budget_s = 1;          // for warm-up and samples; the least number of pairs may exceed it
   int least_pairs = 3;          // of a contest too long for its budget
-  int most_pairs = 25;          // an odd number has a median of its own
+  int most_pairs = 15;          // an odd number has a median of its own
   double sample_s = 5e-3;       // actions are repeated until a sample takes as long
   std::function<double()> now;  // seconds; the steady clock when empty
 };

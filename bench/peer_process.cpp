@@ -32,9 +32,13 @@ PeerProcess::PeerProcess(const std::vector<std::string>& command) : name_(comman
   posix_spawn_file_actions_destroy(&actions);
   close(to[0]);
   close(from[1]);
+  if (error != 0) {
+    close(to[1]);
+    close(from[0]);
+    throw IoError(name_ + ": cannot be started; name a program that can");
+  }
   to_ = fdopen(to[1], "w");
   from_ = fdopen(from[0], "r");
-  MANTISSA_CHECK(error == 0, IoError, name_, ": cannot be started; name a program that can");
 }
 
 PeerProcess::~PeerProcess() {

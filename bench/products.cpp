@@ -45,7 +45,7 @@ Case contest(const std::string& name, const Product& p, Format format, Format pe
   return timed(
       name,
       [=] {
-        return Contest{product(p, format, CpuKernels::automatic),
+        return Contest{product(p, format, ops::cpu_kernels()),
                        product(p, peer_format, CpuKernels::stock)};
       },
       flops(p), "FLOP");
@@ -90,7 +90,7 @@ std::vector<Figure> figures(const Setup&) {
                    .cases = squares({256, 512, 1024, 2048, 4096}, layouts, format, Format::fp32),
                    .rows = {{"geometric mean", Summary::geometric_mean, {{0.95, 1.05}, {1.6, 1.9}}},
                             {"worst", Summary::worst, {{0.75, 0.9}, {1.4, {}}}}},
-                   .share = 3});
+                   .share = 6});
     all.push_back({.name = "products/" + stem + "/step",
                    .meaning = concat(name,
                                      " mm against FP32 mm of LibTorch; linear layers of the step, "
@@ -99,15 +99,21 @@ std::vector<Figure> figures(const Setup&) {
                    .rows = {{"geometric mean", Summary::geometric_mean, {{1.1, 1.2}, {1.6, 1.9}}},
                             {"worst", Summary::worst, {}}}});
   }
-  const std::vector<int64_t> small = {256, 512, 1024};
   all.push_back({.name = "products/libtorch/NN",
                  .meaning = "BF16 mm against BF16 mm of LibTorch; 256 to 1024 square, NN",
-                 .cases = squares(small, {"NN"}, Format::bf16, Format::bf16),
+                 .cases = squares({256, 512, 1024}, {"NN"}, Format::bf16, Format::bf16),
                  .rows = {{"worst", Summary::worst, {.avx2 = {10, 50}}}}});
   all.push_back({.name = "products/libtorch/NT-TN-TT",
-                 .meaning = "BF16 mm against BF16 mm of LibTorch; 256 to 1024 square, NT TN TT",
-                 .cases = squares(small, {"NT", "TN", "TT"}, Format::bf16, Format::bf16),
+                 .meaning = "BF16 mm against BF16 mm of LibTorch; 256 and 512 square, NT TN TT",
+                 .cases = squares({256, 512}, {"NT", "TN", "TT"}, Format::bf16, Format::bf16),
                  .rows = {{"worst", Summary::worst, {.avx2 = {5, 10}}}}});
+  all.push_back({.name = "products/small",
+                 .meaning =
+                     "BF16 mm against FP32 mm of LibTorch; 4 to 64 square, where the cost of a "
+                     "call counts",
+                 .cases = squares({4, 16, 64}, {"NN"}, Format::bf16, Format::fp32),
+                 .rows = {{"worst", Summary::worst, {}}},
+                 .share = 0.1});
   return all;
 }
 

@@ -43,8 +43,8 @@ enum class Verdict : uint8_t { no_bar, pass, falls_short, unclear };
 
 std::string_view to_string(Verdict verdict);
 
-/// Of the bar, or of the stretch where there is no bar.
-Verdict judge(const Estimate& estimate, std::optional<double> bar);
+/// `pairs`: of the case that has fewest. Fewer than five tell something only where the bar is far.
+Verdict judge(const Estimate& estimate, size_t pairs, std::optional<double> bar);
 
 enum class Unit : uint8_t { seconds, bytes };
 

@@ -8,23 +8,30 @@ namespace mantissa::bench {
 namespace {
 
 TEST(Judge, IsOfTheLowerEnd) {
-  EXPECT_EQ(judge({1.02, 1.0, 1.04}, 1.0), Verdict::pass);
-  EXPECT_EQ(judge({1.02, 0.99, 1.04}, 1.0), Verdict::falls_short);
-  EXPECT_EQ(judge({0.9, 0.89, 0.91}, 1.0), Verdict::falls_short);
-  EXPECT_EQ(judge({0.9, 0.89, 0.91}, {}), Verdict::no_bar);
+  EXPECT_EQ(judge({1.02, 1.0, 1.04}, 9, 1.0), Verdict::pass);
+  EXPECT_EQ(judge({1.02, 0.99, 1.04}, 9, 1.0), Verdict::falls_short);
+  EXPECT_EQ(judge({0.9, 0.89, 0.91}, 9, 1.0), Verdict::falls_short);
+  EXPECT_EQ(judge({0.9, 0.89, 0.91}, 9, {}), Verdict::no_bar);
 }
 
 TEST(Judge, AWideIntervalNearTheBarIsUnclear) {
-  EXPECT_EQ(judge({1.1, 1.01, 1.3}, 1.0), Verdict::unclear);
-  EXPECT_EQ(judge({0.9, 0.8, 0.99}, 1.0), Verdict::unclear);
+  EXPECT_EQ(judge({1.1, 1.01, 1.3}, 9, 1.0), Verdict::unclear);
+  EXPECT_EQ(judge({0.9, 0.8, 0.99}, 9, 1.0), Verdict::unclear);
 }
 
 TEST(Judge, AWideIntervalFarFromTheBarIsClear) {
-  EXPECT_EQ(judge({45, 40, 55}, 10), Verdict::pass);
-  EXPECT_EQ(judge({2, 1.8, 2.4}, 10), Verdict::falls_short);
+  EXPECT_EQ(judge({45, 40, 55}, 9, 10), Verdict::pass);
+  EXPECT_EQ(judge({2, 1.8, 2.4}, 9, 10), Verdict::falls_short);
 }
 
-TEST(Judge, NoNumberIsNoPass) { EXPECT_EQ(judge({NAN, NAN, NAN}, 1.0), Verdict::falls_short); }
+TEST(Judge, FewPairsAreUnclearNearTheBar) {
+  EXPECT_EQ(judge({1.02, 1.01, 1.03}, 4, 1.0), Verdict::unclear);
+  EXPECT_EQ(judge({1.02, 1.01, 1.03}, 5, 1.0), Verdict::pass);
+  EXPECT_EQ(judge({1.32, 1.31, 1.33}, 3, 1.0), Verdict::pass);
+  EXPECT_EQ(judge({0.72, 0.71, 0.73}, 3, 1.0), Verdict::falls_short);
+}
+
+TEST(Judge, NoNumberIsNoPass) { EXPECT_EQ(judge({NAN, NAN, NAN}, 9, 1.0), Verdict::falls_short); }
 
 TEST(Bars, OfTheClass) {
   const Bars bars = {{0.95, 1.05}, {1.6, {}}};

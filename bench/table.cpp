@@ -14,7 +14,7 @@ using nlohmann::json;
 using Cells = std::vector<std::string>;
 
 std::string formatted(const char* format, double value) {
-  std::array<char, 64> buffer{};
+  std::array<char, 160> buffer{};
   std::snprintf(buffer.data(), buffer.size(), format, value);
   return buffer.data();
 }
@@ -110,7 +110,8 @@ std::vector<std::string> machine_lines(const json& run) {
   std::vector<std::string> lines = {
       machine["cpu"].get<std::string>() + "; " + std::to_string(machine["cores"].get<int>()) +
           " cores, " + std::to_string(run["threads"].get<int>()) + " threads; " +
-          joined(machine["instruction_sets"]) + "; bars of class " + kind,
+          joined(machine["instruction_sets"]) +
+          (machine["held_to_avx2"].get<bool>() ? ", held to AVX2" : "") + "; bars of class " + kind,
       "mantissa " + machine["mantissa"].get<std::string>() + " at " + commit.substr(0, 12) +
           (machine["dirty"].get<bool>() ? " (changed since)" : "") + ", LibTorch " +
           machine["libtorch"].get<std::string>() + ", " + machine["compiler"].get<std::string>()};

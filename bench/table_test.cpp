@@ -17,7 +17,7 @@ using testing::Not;
 json a_run() {
   return json::parse(R"({
     "machine": {"cpu": "Some CPU, AVX2", "cores": 2, "instruction_sets": ["AVX2", "FMA"],
-                "class": "avx2", "mantissa": "0.1.0", "commit": "0123456789abcdef", "dirty": true,
+                "held_to_avx2": false, "class": "avx2", "mantissa": "0.1.0", "commit": "0123456789abcdef", "dirty": true,
                 "libtorch": "2.13.0", "compiler": "g++ 12"},
     "threads": 2,
     "roofline": {"by_threads": [
@@ -61,7 +61,7 @@ TEST(Table, SaysWhatTheMachineIs) {
 TEST(Table, SaysThatCoresAreShared) {
   json run = a_run();
   run["roofline"]["by_threads"][1]["sgemm_gflops"] = 64;
-  EXPECT_THAT(render(run, Style::text), HasSubstr("SMT twins): FP32 mm gains 1.28"));
+  EXPECT_THAT(render(run, Style::text), HasSubstr("SMT twins): FP32 mm gains 1.28 by them\n"));
 }
 
 TEST(Table, SaysThatTheMachineWasBusy) {

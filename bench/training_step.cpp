@@ -1,6 +1,5 @@
 #include "bench/training_step.h"
 
-#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -216,16 +215,6 @@ Step our_step(Format compute) {
 Step libtorch_step(Format compute) {
   MANTISSA_ASSERT(compute == Format::fp32 || compute == Format::bf16);
   return [step = std::make_shared<LibtorchStep>(compute)] { return step->run(); };
-}
-
-void require_same_losses(const Step& ours, const Step& peer, int steps, double tolerance) {
-  for (int i = 1; i <= steps; ++i) {
-    const double ours_loss = ours();
-    const double peer_loss = peer();
-    MANTISSA_CHECK(std::fabs(ours_loss - peer_loss) <= tolerance * std::fabs(peer_loss), Error,
-                   "the loss of step ", i, " is ", ours_loss, ", the peer's is ", peer_loss,
-                   "; they do not compute the same");
-  }
 }
 
 }  // namespace mantissa::bench

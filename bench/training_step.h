@@ -2,9 +2,9 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
+#include "bench/same_losses.h"
 #include "mantissa/data/batch.h"
 #include "mantissa/numerics/format.h"
 #include "mantissa/tensor/parameter_list.h"
@@ -22,7 +22,7 @@ inline constexpr int64_t kStepHeads = 4;
 inline constexpr int64_t kStepMlpRatio = 4;
 inline constexpr int64_t kStepVocabulary = 16;
 inline constexpr double kStepRopeBase = 1e4;
-inline constexpr double kStepLr = 1e-3;
+inline constexpr double kStepLr = 1e-4;
 inline constexpr double kStepBeta1 = 0.9;
 inline constexpr double kStepBeta2 = 0.95;
 inline constexpr double kStepEps = 1e-8;
@@ -60,9 +60,6 @@ constexpr double step_attention_flops() {
   return 6 * 2.0 / 2 * static_cast<double>(kStepLayers * kStepTokens * kStepContext * kStepWidth);
 }
 
-/// Takes one step and returns the loss before it.
-using Step = std::function<double()>;
-
 /// Random bases, the same ones in each process; steps go round them.
 std::vector<data::Batch> step_batches();
 
@@ -75,9 +72,5 @@ Step our_step(numerics::Format compute);
 /// The same by plain LibTorch: FP32, or BF16 under at::autocast, LibTorch's kernels, its fused
 /// AdamW.
 Step libtorch_step(numerics::Format compute);
-
-/// Takes `steps` of each and throws Error unless the losses agree within `tolerance`, relative:
-/// what does not compute the same is not compared.
-void require_same_losses(const Step& ours, const Step& peer, int steps, double tolerance);
 
 }  // namespace mantissa::bench
