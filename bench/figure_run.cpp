@@ -1,7 +1,6 @@
 #include "bench/figure_run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <exception>
 
@@ -9,10 +8,6 @@ namespace mantissa::bench {
 namespace {
 
 using nlohmann::json;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 json rounded(const std::vector<double>& values) {
   json list = json::array();
@@ -48,15 +43,15 @@ void put_bar(json& row, const char* name, const Estimate& estimate, size_t pairs
 
 json available_figure(const Figure& figure, const RunOptions& options) {
   json result = {{"name", figure.name}, {"meaning", figure.meaning}};
-  const double end = now() + options.seconds * figure.share;
+  double left_s = options.seconds * figure.share;
   std::vector<std::vector<double>> ratios;
   size_t pairs = 0;
   for (size_t i = 0; i < figure.cases.size(); ++i) {
-    // What short cases leave over goes to those after them.
-    const Sampling sampling{.budget_s =
-                                (end - now()) / static_cast<double>(figure.cases.size() - i)};
+    // What short cases leave over goes to those after them; making what is measured is not counted.
+    const double budget_s = left_s / static_cast<double>(figure.cases.size() - i);
     const Case& of = figure.cases[i];
-    const Samples samples = of.measure(sampling);
+    const Samples samples = of.measure({.budget_s = budget_s});
+    left_s -= samples.spent_s;
     ratios.push_back(samples.ratios());
     pairs = i == 0 ? ratios[0].size() : std::min(pairs, ratios[i].size());
     result["cases"].push_back({{"name", of.name},

@@ -45,6 +45,19 @@ TEST(RunFigure, KeepsCasesAndJudgesRows) {
   EXPECT_FALSE(mean.contains("worst_case"));
 }
 
+TEST(RunFigure, SharesItsTimeAmongCasesAndPassesOnWhatIsLeft) {
+  std::vector<double> budgets;
+  const auto taking = [&](double spent_s) {
+    return Case{"c", [&budgets, spent_s](const Sampling& sampling) {
+                  budgets.push_back(sampling.budget_s);
+                  return Samples{.ours = {1}, .peer = {1}, .spent_s = spent_s};
+                }};
+  };
+  run_figure({.name = "f", .meaning = "", .cases = {taking(2), taking(14), taking(9)}, .share = 3},
+             {.seconds = 10});
+  EXPECT_THAT(budgets, testing::ElementsAre(10, 14, 14));
+}
+
 TEST(RunFigure, BytesAreCountedOnce) {
   const Figure figure{.name = "f",
                       .meaning = "",

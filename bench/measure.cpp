@@ -104,6 +104,7 @@ Samples measure(const Contest& contest, const Sampling& sampling) {
       samples.ours.push_back(ours.sample());
     }
   }
+  samples.spent_s = now() - start;
   return samples;
 }
 

@@ -56,8 +56,10 @@ TEST(Measure, WarmsUpBothSidesAndThenAlternatesTheirOrder) {
 }
 
 TEST(Measure, TakesAsManyPairsAsTheBudgetHolds) {
-  // Warm-up takes 2 + 4 of 30 seconds, a pair takes 3.
-  EXPECT_THAT(FakeContest(1, 2).run({.budget_s = 30.5}).ours, SizeIs(8));
+  // Warm-up takes 1 + 1 + 2 seconds, a pair 3.
+  const Samples samples = FakeContest(1, 2).run({.budget_s = 30.5});
+  EXPECT_THAT(samples.ours, SizeIs(8));
+  EXPECT_DOUBLE_EQ(samples.spent_s, 28);
 }
 
 TEST(Measure, TakesTheLeastPairsAndOneWarmUpWhereTheBudgetHoldsNone) {
