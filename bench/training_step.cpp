@@ -25,8 +25,8 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 #include "mantissa/data/tokenizer.h"
-#include "mantissa/models/rotary.h"
 #include "mantissa/ops/install_cpu_kernels.h"
+#include "mantissa/ops/rotary.h"
 #include "mantissa/train/assembly.h"
 #include "mantissa/train/step.h"
 
@@ -71,7 +71,7 @@ class LibtorchStep {
     }
     for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
       rotary_[dtype] =
-          models::rotary_tables(kStepContext, kStepWidth / kStepHeads, kStepRopeBase, dtype);
+          ops::rotary_tables(kStepContext, kStepWidth / kStepHeads, kStepRopeBase, dtype);
     }
   }
 

@@ -16,12 +16,12 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/silu.h>
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "mantissa/base/error.h"
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/ops/rounding_bound.h"
+#include "mantissa/ops/simd_target_testing.h"
 
 namespace mantissa::ops {
 namespace {
@@ -112,14 +112,7 @@ TEST_P(Activation, GeluAndItsGradientAreWithinTheBoundOfFp32ArithmeticAndOneRoun
 TEST_P(Activation, EveryInstructionSet) {
   const Tensor x = inputs({9, 21});
   const Tensor g = inputs({9, 21});
-  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    expect_gelu(x, g, gelu_alone(x, g));
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  on_every_simd_target([&] { expect_gelu(x, g, gelu_alone(x, g)); });
 }
 
 TEST_P(Activation, SwigluAndItsGradientsAreWithinTheBoundOfFp32ArithmeticAndOneRounding) {

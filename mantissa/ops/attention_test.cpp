@@ -13,10 +13,10 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/ops/rounding_bound.h"
+#include "mantissa/ops/simd_target_testing.h"
 
 // B batch, H heads, T queries, S keys, E width of a head.
 namespace mantissa::ops {
@@ -193,16 +193,9 @@ TEST_P(Attention, LongSequences) {
 }
 
 TEST_P(Attention, EveryInstructionSet) {
-  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    Inputs in = inputs(dtype(), 45, 45, 20);
-    in.causal = true;
-    expect_exact(in, dtype());
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  Inputs in = inputs(dtype(), 45, 45, 20);
+  in.causal = true;
+  on_every_simd_target([&] { expect_exact(in, dtype()); });
 }
 
 TEST_P(Attention, InputsOfAnyStrides) {

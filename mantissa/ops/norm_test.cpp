@@ -14,11 +14,11 @@
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "mantissa/base/error.h"
 #include "mantissa/ops/rounding_bound.h"
+#include "mantissa/ops/simd_target_testing.h"
 
 // N rows, D numbers a row.
 namespace mantissa::ops {
@@ -250,26 +250,9 @@ TEST_P(Norm, WithAResidualAndParametersOfTheSameFormat) {
   expect_exact(in);
 }
 
-TEST_P(Norm, EveryInstructionSetAgreesWhereMultiplyAddsAreFused) {
+TEST_P(Norm, EveryInstructionSet) {
   const Inputs in = inputs(rms(), dtype(), {20, 37});
-  std::optional<Results> fused;
-  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    expect_exact(in);
-    if (target <= HWY_AVX2) {
-      const Results results = run(in);
-      if (fused) {
-        EXPECT_TRUE(at::equal(results.out, fused->out));
-        EXPECT_TRUE(at::equal(results.grad_x, fused->grad_x));
-        EXPECT_TRUE(at::equal(results.grad_weight, fused->grad_weight));
-      }
-      fused = results;
-    }
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  on_every_simd_target([&] { expect_exact(in); });
 }
 
 TEST_P(Norm, DoesNotDependOnTheNumberOfThreadsNorOnStrides) {
