@@ -186,7 +186,7 @@ TEST(Autocast, Fp32OutputTakesTheOverloadWithADtypeWhereTheListedOneHasNone) {
 }
 
 TEST(Autocast, LowerOutputFillsAnOpenDtype) {
-  const Autocast region(find_policy("fp32 compute=bf16 sum=lower_output"));
+  const Autocast region(find_policy("torch sum=lower_output"));
   const at::Tensor x = at::ones({3, 4});
   EXPECT_EQ(at::sum(x, {1}).scalar_type(), at::kBFloat16);
   EXPECT_EQ(at::sum(x, {1}, false, at::kFloat).scalar_type(), at::kFloat);
