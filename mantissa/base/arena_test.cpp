@@ -311,6 +311,7 @@ TEST_F(ArenaTest, FreeMemoryStaysWithinTheBoundWhileLengthsVary) {
     return block;
   };
   std::vector<Block*> state;  // weights and moments, and gradients from the first step on
+  state.reserve(16);
   for (int i = 0; i < 16; ++i) {
     state.push_back(allocate(500'000 + i));
   }
@@ -349,6 +350,7 @@ TEST_F(ArenaTest, FreeMemoryStaysWithinTheBoundWhileLengthsVary) {
 TEST(Arena, OldestFreeMemoryGoesBackBeforeMoreIsTaken) {
   Arena arena({.reserve_bytes = 256 * kMebibyte, .spare_share = 0, .spare_bytes = 0});
   std::vector<Block*> blocks;
+  blocks.reserve(8);
   for (int i = 0; i < 8; ++i) {
     blocks.push_back(arena.allocate(4 * kMebibyte));
     std::memset(Arena::data(blocks.back()), 1, 4 * kMebibyte);

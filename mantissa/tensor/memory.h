@@ -63,8 +63,8 @@ MANTISSA_API Allocator parse_allocator(std::string_view name);
 /// each page of them anew, zeroed. The arena keeps freed memory, in huge pages, up to a 32nd part
 /// above the most that was live at once; what is beyond goes back to the system. It takes
 /// addresses for four times the machine's memory, or a quarter of what a limit on them (ulimit -v)
-/// leaves; what does not fit in comes from the system's allocator. Tensors of less than 16 KiB always do.
-/// A process that was forked goes on with a copy.
+/// leaves; what does not fit in comes from the system's allocator. Tensors of less than 16 KiB
+/// always do. A process that was forked goes on with a copy.
 MANTISSA_API void set_allocator(Allocator allocator);
 MANTISSA_API Allocator current_allocator();
 
