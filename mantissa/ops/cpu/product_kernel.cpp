@@ -11,19 +11,11 @@
 // After foreach_target.h.
 #include <hwy/highway.h>
 
-#include "mantissa/numerics/convert_lanes-inl.h"
+#include "mantissa/ops/cpu/read_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::ops::cpu {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-namespace lanes = numerics::kernels::HWY_NAMESPACE;
-using numerics::Format;
-
-using lanes::Floats;
-using lanes::kFloats;
-constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(kFloats));
-
 // Two vectors of columns (four numbers where vectors are one), and as many rows as leave registers
 // for them and for one of `a`: AVX-512 and NEON have 32 registers, the others 16.
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || HWY_ARCH_ARM
@@ -34,20 +26,27 @@ constexpr int64_t kRows = 6;
 constexpr int64_t kVectors = std::max<int64_t>(2, 4 / kLanes);
 constexpr int64_t kCols = kVectors * kLanes;
 
+HWY_INLINE void put(Floats sums, float* c, bool add) {
+  hn::StoreU(add ? hn::Add(hn::LoadU(kFloats, c), sums) : sums, kFloats, c);
+}
+
+// The first `kCount` rows of a strip by the columns of another.
+template <int64_t kCount>
 HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
-                               int64_t depth, Floats (&sums)[kRows][kVectors]) {
-  for (auto& row : sums) {
-    for (Floats& sum : row) {
+                               const TileProduct& tile, int64_t row, int64_t col) {
+  Floats sums[kCount][kVectors];
+  for (auto& line : sums) {
+    for (Floats& sum : line) {
       sum = hn::Zero(kFloats);
     }
   }
-  for (int64_t k = 0; k < depth; ++k) {
+  for (int64_t k = 0; k < tile.depth; ++k) {
     Floats numbers[kVectors];
     for (int64_t j = 0; j < kVectors; ++j) {
       numbers[j] = hn::Load(kFloats, b + j * kLanes);
     }
 #pragma GCC unroll 12
-    for (int64_t i = 0; i < kRows; ++i) {
+    for (int64_t i = 0; i < kCount; ++i) {
       const Floats factor = hn::Set(kFloats, a[i]);
       for (int64_t j = 0; j < kVectors; ++j) {
         sums[i][j] = hn::MulAdd(factor, numbers[j], sums[i][j]);
@@ -56,77 +55,48 @@ HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, const float* HWY_RES
     a += kRows;
     b += kCols;
   }
-}
-
-HWY_INLINE void put(Floats sums, float* c, bool add) {
-  hn::StoreU(add ? hn::Add(hn::LoadU(kFloats, c), sums) : sums, kFloats, c);
+  float* c = tile.c + row * tile.c_row + col;
+  const int64_t rows = std::min(kCount, tile.rows - row);
+  const int64_t cols = std::min(kCols, tile.cols - col);
+  if (rows == kCount && cols == kCols) {
+#pragma GCC unroll 12
+    for (int64_t i = 0; i < kCount; ++i) {
+      for (int64_t j = 0; j < kVectors; ++j) {
+        put(sums[i][j], c + i * tile.c_row + j * kLanes, tile.add);
+      }
+    }
+    return;
+  }
+  HWY_ALIGN float whole[kCount * kCols];
+#pragma GCC unroll 12
+  for (int64_t i = 0; i < kCount; ++i) {
+    for (int64_t j = 0; j < kVectors; ++j) {
+      hn::Store(sums[i][j], kFloats, whole + i * kCols + j * kLanes);
+    }
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; ++j) {
+      float& element = c[i * tile.c_row + j];
+      element = tile.add ? element + whole[i * kCols + j] : whole[i * kCols + j];
+    }
+  }
 }
 
 void multiply(const TileProduct& tile) {
   for (int64_t col = 0; col < tile.cols; col += kCols) {
     const float* b = tile.b + col * tile.depth;
     for (int64_t row = 0; row < tile.rows; row += kRows) {
-      Floats sums[kRows][kVectors];
-      multiply_block(tile.a + row * tile.depth, b, tile.depth, sums);
-      float* c = tile.c + row * tile.c_row + col;
-      const int64_t rows = std::min(kRows, tile.rows - row);
-      const int64_t cols = std::min(kCols, tile.cols - col);
-      if (rows == kRows && cols == kCols) {
-#pragma GCC unroll 12
-        for (int64_t i = 0; i < kRows; ++i) {
-          for (int64_t j = 0; j < kVectors; ++j) {
-            put(sums[i][j], c + i * tile.c_row + j * kLanes, tile.add);
-          }
-        }
-        continue;
-      }
-      HWY_ALIGN float whole[kRows * kCols];
-#pragma GCC unroll 12
-      for (int64_t i = 0; i < kRows; ++i) {
-        for (int64_t j = 0; j < kVectors; ++j) {
-          hn::Store(sums[i][j], kFloats, whole + i * kCols + j * kLanes);
-        }
-      }
-      for (int64_t i = 0; i < rows; ++i) {
-        for (int64_t j = 0; j < cols; ++j) {
-          float& element = c[i * tile.c_row + j];
-          element = tile.add ? element + whole[i * kCols + j] : whole[i * kCols + j];
-        }
+      const float* a = tile.a + row * tile.depth;
+      const int64_t rows = tile.rows - row;
+      if (rows > 2 * kRows / 3) {
+        multiply_block<kRows>(a, b, tile, row, col);
+      } else if (rows > kRows / 3) {
+        multiply_block<2 * kRows / 3>(a, b, tile, row, col);
+      } else {
+        multiply_block<kRows / 3>(a, b, tile, row, col);
       }
     }
   }
-}
-
-template <Format kFormat>
-struct Reader {
-  using Element = lanes::Stored<kFormat>;
-  static HWY_INLINE Floats read(const Element* in) {
-    return lanes::decode_stored<kFormat>(hn::LoadU(lanes::StoredTag<kFormat>(), in));
-  }
-};
-
-template <>
-struct Reader<Format::fp32> {
-  using Element = float;
-  static HWY_INLINE Floats read(const float* in) { return hn::LoadU(kFloats, in); }
-};
-
-template <>
-struct Reader<Format::tf32> {
-  using Element = float;
-  static HWY_INLINE Floats read(const float* in) {
-    return lanes::round_lanes<Format::tf32>(hn::LoadU(kFloats, in));
-  }
-};
-
-// The first `count` lanes are those of `in`, the others zeros; nothing else is read.
-template <typename Source>
-HWY_INLINE Floats read_first(const typename Source::Element* in, int64_t count) {
-  HWY_ALIGN typename Source::Element whole[kLanes] = {};
-  for (int64_t i = 0; i < std::min(count, kLanes); ++i) {
-    whole[i] = in[i];
-  }
-  return Source::read(whole);
 }
 
 // Lines lie side by side. A strip may be narrower than its last vector: the rest of that is
