@@ -40,7 +40,8 @@ struct Lines {
   }
 
   void fill(const Image& source, int64_t channel, size_t group, float* line) const {
-    cpu::fill_line(source.from(channel).data, source.format, stride, segments[group], line);
+    cpu::fill_line(source.from(channel).data, source.format, stride, source.channel_stride,
+                   segments[group], line);
   }
 
   int64_t size() const { return windows.line_size() + cpu::kWindowSlack; }
@@ -138,7 +139,7 @@ class LineSums {
 const TapGroup kOneTap = {{0, 0, 0}, {{0, 0}}};
 
 /// Some of the dot products of which a filter's gradient consists: one for a row, a channel and all
-/// taps. They are counted by group, row and channel.
+/// taps. They are counted by group, channel and row.
 class LineGradients {
  public:
   LineGradients(const FilterGradient& gradient, int64_t begin, int64_t end)
@@ -176,16 +177,16 @@ class LineGradients {
     float* sums = space.other.of_size(lines.size());
     int64_t filled = -1;
     for (int64_t unit = begin_; unit < end_; ++unit) {
-      const int64_t row = unit / extent.channels;
-      if (row != filled) {
-        cpu::fill_line(gradient_.sums.from(row).data, gradient_.sums.format,
-                       gradient_.sums.strides.back(), segments, sums);
-        filled = row;
-      }
-      const int64_t channel = row / extent.rows * extent.channels + unit % extent.channels;
+      const int64_t channel = unit / extent.rows;
+      const int64_t row = channel / extent.channels * extent.rows + unit % extent.rows;
+      cpu::fill_line(gradient_.sums.from(row).data, gradient_.sums.format,
+                     gradient_.sums.strides.back(), gradient_.sums.channel_stride, segments, sums);
       float* totals = totals_.data() + (unit - begin_) * num_taps_;
       for (size_t i = 0; i < groups_.size(); ++i) {
-        lines.fill(gradient_.source, channel, i, line);
+        if (groups_.size() > 1 || channel != filled) {
+          lines.fill(gradient_.source, channel, i, line);
+          filled = channel;
+        }
         dots_.resize(shifts_[i].size());
         cpu::dot_shifted(sums, line, stretches, shifts_[i], dots_.data());
         for (size_t t = 0; t < dots_.size(); ++t) {
@@ -200,10 +201,10 @@ class LineGradients {
     const std::vector<int64_t> offsets = tap_offsets(gradient_.axes, to);
     const float* total = totals_.data();
     for (int64_t unit = begin_; unit < end_; ++unit) {
-      const int64_t row = unit / gradient_.extent.channels;
-      const int64_t first = row / gradient_.extent.rows * to.group_stride +
-                            row % gradient_.extent.rows * to.row_stride +
-                            unit % gradient_.extent.channels * to.channel_stride;
+      const int64_t channel = unit / gradient_.extent.rows;
+      const int64_t first = channel / gradient_.extent.channels * to.group_stride +
+                            unit % gradient_.extent.rows * to.row_stride +
+                            channel % gradient_.extent.channels * to.channel_stride;
       for (int64_t offset : offsets) {
         set_element(to.data, to.format, first + offset, *total++);
       }

@@ -11,7 +11,6 @@
 namespace mantissa::ops {
 namespace {
 
-using cpu::Piece;
 using cpu::Segment;
 using cpu::Shift;
 using cpu::Side;
@@ -29,25 +28,91 @@ Workspace& workspace() {
 
 void fill(const Image& image, int64_t channel, int64_t stride, const std::vector<Segment>& segments,
           float* line) {
-  cpu::fill_line(image.from(channel).data, image.format, stride, segments, line);
+  cpu::fill_line(image.from(channel).data, image.format, stride, image.channel_stride, segments,
+                 line);
 }
 
-// Cuts numbers that lie side by side where a vector or a strip of columns ends. A vector may go
-// beyond them, into columns that are copied later, but not into the next row of the strip.
-void cut_into_pieces(int64_t from, int64_t col, int64_t count, int64_t strip_size,
-                     std::vector<Piece>& pieces) {
-  const int64_t width = cpu::register_block().cols;
-  const int64_t vector = cpu::vector_size();
-  const int64_t end = col + count;
-  while (col < end) {
-    const int64_t in_strip = col % width;
-    const int64_t size = std::min({vector, width - in_strip, end - col});
-    pieces.push_back(
-        {from, col / width * strip_size + in_strip, in_strip + vector <= width ? vector : size});
-    from += size;
-    col += size;
+/// How numbers are copied into a row of each strip of columns; cpu/product_kernel.h has strips. A
+/// vector may reach columns that are written after it, but not another row.
+class StripMoves {
+ public:
+  int64_t width() const { return width_; }
+  const cpu::Moves& moves() const { return moves_; }
+  bool empty() const { return moves_.vectors.empty() && moves_.rests.empty(); }
+
+  void begin(int64_t depth) {
+    depth_ = depth;
+    moves_.vectors.clear();
+    moves_.rests.clear();
+    pieces_.clear();
   }
-}
+
+  // Numbers that lie side by side, for columns after those that were added before.
+  void add(int64_t from, int64_t col, int64_t count) {
+    const int64_t end = col + count;
+    while (col < end) {
+      const int64_t strip = col / width_;
+      if (!pieces_.empty() && strip != strip_) {
+        finish();
+      }
+      strip_ = strip;
+      const int64_t size = std::min((strip + 1) * width_, end) - col;
+      pieces_.push_back({from, col - strip * width_, size});
+      from += size;
+      col += size;
+    }
+  }
+
+  void finish() {
+    size_t count = pieces_.size();
+    if (count > 1 && pieces_[count - 1].size < vector_ && pieces_[count - 2].size >= vector_ &&
+        pieces_[count - 2].end() == pieces_[count - 1].col) {
+      // First, over the end of what lies before it.
+      const Piece& last = pieces_[--count];
+      move(last.from + last.size - vector_, last.end() - vector_);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const Piece& piece = pieces_[i];
+      int64_t limit = piece.end();
+      for (size_t j = i + 1; j < count && pieces_[j].col == limit; ++j) {
+        limit = pieces_[j].end();
+      }
+      for (int64_t done = 0; done < piece.size; done += vector_) {
+        if (piece.col + done + vector_ <= limit) {
+          move(piece.from + done, piece.col + done);
+        } else if (piece.size >= vector_) {
+          move(piece.from + piece.size - vector_, piece.end() - vector_);
+        } else {
+          moves_.rests.push_back({static_cast<int32_t>(piece.from), place(piece.col),
+                                  static_cast<int32_t>(piece.size)});
+        }
+      }
+    }
+    pieces_.clear();
+  }
+
+ private:
+  struct Piece {
+    int64_t from;
+    int64_t col;  // in the strip
+    int64_t size;
+
+    int64_t end() const { return col + size; }
+  };
+
+  int32_t place(int64_t col) const { return static_cast<int32_t>(strip_ * width_ * depth_ + col); }
+
+  void move(int64_t from, int64_t col) {
+    moves_.vectors.push_back({static_cast<int32_t>(from), place(col)});
+  }
+
+  const int64_t width_ = cpu::register_block().cols;
+  const int64_t vector_ = cpu::vector_size();
+  int64_t depth_ = 0;
+  int64_t strip_ = 0;
+  std::vector<Piece> pieces_;
+  cpu::Moves moves_;
+};
 
 // The columns that the last strip lacks.
 void clear_rest(int64_t cols, int64_t depth, float* strips) {
@@ -108,11 +173,11 @@ class SumsProduct final : public BlockProduct {
 
   void pack_cols(int64_t col, int64_t cols, int64_t k, int64_t depth, float* strips) override {
     set_windows(col, cols);
-    const int64_t width = cpu::register_block().cols;
-    pieces_.clear();
+    moves_.begin(depth);
     for (const WindowRange::Run& run : range_.runs()) {
-      cut_into_pieces(run.at, run.number, run.count, width * depth, pieces_);
+      moves_.add(run.at, run.number, run.count);
     }
+    moves_.finish();
     clear_rest(cols, depth, strips);
     float* line = workspace().lines.of_size(range_.line_size() + cpu::kWindowSlack);
     for (const TapGroup& group : taps_.groups) {
@@ -122,13 +187,13 @@ class SumsProduct final : public BlockProduct {
         for (const TapGroup::Member& tap : group.taps) {
           const int64_t row = c * taps_.count + tap.number - k;
           if (row >= 0 && row < depth) {
-            shifts_.push_back({tap.shift, row * width});
+            shifts_.push_back({tap.shift, row * moves_.width()});
           }
         }
         if (!shifts_.empty()) {
           fill(sums_.source, group_ * sums_.extent.channels + c,
                sums_.axes.back().step * sums_.source.strides.back(), segments_, line);
-          cpu::copy_pieces(line, pieces_, shifts_, strips);
+          cpu::copy(line, moves_.moves(), shifts_, strips);
         }
       }
     }
@@ -159,12 +224,12 @@ class SumsProduct final : public BlockProduct {
   const WindowSums& sums_;
   const Taps& taps_;
   const int64_t group_;
+  StripMoves moves_;
   int64_t first_ = -1;
   int64_t count_ = 0;
   WindowRange range_;
   std::vector<Place> places_;
   std::vector<int64_t> offsets_;
-  std::vector<Piece> pieces_;
   std::vector<Segment> segments_;
   std::vector<Shift> shifts_;
 };
@@ -210,8 +275,8 @@ class GradientProduct final : public BlockProduct {
       const int64_t block_cols = block_channels_ * taps_.count;
       for (int64_t block = col / block_cols; block * block_cols < col + cols; ++block) {
         const int64_t channels = channels_of(block);
-        find_pieces(group, block, col, cols, width_ * depth);
-        if (pieces_.empty()) {
+        find_moves(group, block, col, cols, depth);
+        if (moves_.empty()) {
           continue;
         }
         for (int64_t c = 0; c < channels; ++c) {
@@ -220,7 +285,7 @@ class GradientProduct final : public BlockProduct {
                lines + c * size);
         }
         cpu::pack(Side::cols, {lines, Format::fp32, size, 1, channels, size}, columns);
-        cpu::copy_pieces(columns, pieces_, shifts_, strips);
+        cpu::copy(columns, moves_.moves(), shifts_, strips);
       }
     }
   }
@@ -243,18 +308,17 @@ class GradientProduct final : public BlockProduct {
     return block * block_channels_ * taps_.count + tap * channels_of(block);
   }
 
-  void find_pieces(const TapGroup& group, int64_t block, int64_t col, int64_t cols,
-                   int64_t strip_size) {
-    pieces_.clear();
+  void find_moves(const TapGroup& group, int64_t block, int64_t col, int64_t cols, int64_t depth) {
+    moves_.begin(depth);
     for (const TapGroup::Member& tap : group.taps) {
       const int64_t first = column_of(block, tap.number);
       const int64_t begin = std::max(first, col);
       const int64_t end = std::min(first + channels_of(block), col + cols);
       if (begin < end) {
-        cut_into_pieces(tap.shift * width_ + begin - first, begin - col, end - begin, strip_size,
-                        pieces_);
+        moves_.add(tap.shift * width_ + begin - first, begin - col, end - begin);
       }
     }
+    moves_.finish();
   }
 
   void find_places(int64_t col, int64_t cols) {
@@ -281,7 +345,7 @@ class GradientProduct final : public BlockProduct {
   int64_t block_channels_ = 0;
   int64_t placed_col_ = -1;
   std::vector<Place> places_;
-  std::vector<Piece> pieces_;
+  StripMoves moves_;
   std::vector<Segment> segments_;
   std::vector<Shift> shifts_;
 };

@@ -48,11 +48,10 @@ struct Reader<Format::tf32> {
 
 // The first `count` lanes are those of `in`, the others zeros; nothing else is read.
 template <typename Source>
-HWY_INLINE Floats read_first(const typename Source::Element* in, int64_t count,
-                             int64_t stride = 1) {
+HWY_INLINE Floats read_first(const typename Source::Element* in, int64_t count) {
   HWY_ALIGN typename Source::Element whole[kLanes] = {};
   for (int64_t i = 0; i < std::min(count, kLanes); ++i) {
-    whole[i] = in[i * stride];
+    whole[i] = in[i];
   }
   return Source::read(whole);
 }

@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "mantissa/ops/cpu/window_kernel.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "mantissa/ops/cpu/read_lanes-inl.h"
@@ -38,47 +39,75 @@ HWY_INLINE void with_reader(Format format, const Call& call) {
   }
 }
 
+HWY_INLINE float* put_zeros(float* out, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes) {
+    hn::StoreU(hn::Zero(kFloats), kFloats, out + i);
+  }
+  return out + count;
+}
+
 template <typename Source>
-HWY_INLINE void read_run(const typename Source::Element* in, int64_t stride, int64_t count,
-                         float* out) {
-  if (stride == 1 && count >= kLanes) {
-    for (int64_t i = 0; i < count - kLanes; i += kLanes) {
-      hn::StoreU(Source::read(in + i), kFloats, out + i);
-    }
-    const int64_t last = count - kLanes;
-    hn::StoreU(Source::read(in + last), kFloats, out + last);
+HWY_INLINE void put_neighbours(const typename Source::Element* in, int64_t count, int64_t ahead,
+                               float* out) {
+  hwy::Prefetch(in + ahead);
+  if (count < kLanes) {
+    hn::StoreU(read_first<Source>(in, count), kFloats, out);
     return;
   }
-  for (int64_t i = 0; i < count; i += kLanes) {
-    hn::StoreU(read_first<Source>(in + i * stride, count - i, stride), kFloats, out + i);
+  const int64_t last = count - kLanes;
+  for (int64_t i = 0; i < last; i += kLanes) {
+    hwy::Prefetch(in + i + kLanes + ahead);
+    hn::StoreU(Source::read(in + i), kFloats, out + i);
+  }
+  hn::StoreU(Source::read(in + last), kFloats, out + last);
+}
+
+template <typename Source>
+HWY_INLINE void put_numbers(const typename Source::Element* in, int64_t stride, int64_t count,
+                            int64_t ahead, float* out) {
+  if (stride == 1) {
+    return put_neighbours<Source>(in, count, ahead, out);
+  }
+  constexpr int64_t kBlock = 128;
+  typename Source::Element block[kBlock];
+  for (int64_t first = 0; first < count; first += kBlock) {
+    const int64_t size = std::min(kBlock, count - first);
+    for (int64_t i = 0; i < size; ++i) {
+      block[i] = in[(first + i) * stride];
+    }
+    put_neighbours<Source>(block, size, 0, out + first);
   }
 }
 
-void fill_line(const void* source, Format format, int64_t stride, std::span<const Segment> segments,
-               float* line) {
+// Vectors go beyond the end of what they are to fill; that is filled later.
+void fill_line(const void* source, Format format, int64_t stride, int64_t ahead,
+               std::span<const Segment> segments, float* line) {
   with_reader(format, [&]<typename Source>(Source /*reader*/) HWY_ATTR {
     const auto* data = static_cast<const typename Source::Element*>(source);
     for (const Segment& segment : segments) {
-      float* out = std::fill_n(line + segment.to, segment.zeros_before, 0.0F);
-      read_run<Source>(data + segment.from, stride, segment.count, out);
-      std::fill_n(out + segment.count, segment.zeros_after, 0.0F);
+      float* out = put_zeros(line + segment.to, segment.zeros_before);
+      if (segment.count > 0) {
+        put_numbers<Source>(data + segment.from, stride, segment.count, ahead, out);
+      }
+      put_zeros(out + segment.count, segment.zeros_after);
     }
   });
 }
 
 int64_t vector_size() { return kLanes; }
 
-void copy_pieces(const float* in, std::span<const Piece> pieces, std::span<const Shift> shifts,
-                 float* out) {
+void copy(const float* in, const Moves& moves, std::span<const Shift> shifts, float* out) {
   for (const Shift& shift : shifts) {
-    for (const Piece& piece : pieces) {
-      Floats numbers = hn::LoadU(kFloats, in + shift.from + piece.from);
-      float* to = out + shift.to + piece.to;
-      if (piece.count < kLanes) {
-        numbers = hn::IfThenElse(hn::FirstN(kFloats, static_cast<size_t>(piece.count)), numbers,
-                                 hn::LoadU(kFloats, to));
-      }
-      hn::StoreU(numbers, kFloats, to);
+    const float* from = in + shift.from;
+    float* to = out + shift.to;
+    for (const Moves::Move& move : moves.vectors) {
+      hn::StoreU(hn::LoadU(kFloats, from + move.from), kFloats, to + move.to);
+    }
+    for (const Moves::Rest& rest : moves.rests) {
+      const auto first = hn::FirstN(kFloats, static_cast<size_t>(rest.count));
+      const Floats there = hn::LoadU(kFloats, to + rest.to);
+      hn::StoreU(hn::IfThenElse(first, hn::LoadU(kFloats, from + rest.from), there), kFloats,
+                 to + rest.to);
     }
   }
 }
@@ -219,21 +248,20 @@ namespace mantissa::ops::cpu {
 
 HWY_EXPORT(fill_line);
 HWY_EXPORT(vector_size);
-HWY_EXPORT(copy_pieces);
+HWY_EXPORT(copy);
 HWY_EXPORT(pack_rows_at);
 HWY_EXPORT(add_shifted);
 HWY_EXPORT(dot_shifted);
 
-void fill_line(const void* source, numerics::Format format, int64_t stride,
+void fill_line(const void* source, numerics::Format format, int64_t stride, int64_t ahead,
                std::span<const Segment> segments, float* line) {
-  HWY_DYNAMIC_DISPATCH(fill_line)(source, format, stride, segments, line);
+  HWY_DYNAMIC_DISPATCH(fill_line)(source, format, stride, ahead, segments, line);
 }
 
 int64_t vector_size() { return HWY_DYNAMIC_DISPATCH(vector_size)(); }
 
-void copy_pieces(const float* in, std::span<const Piece> pieces, std::span<const Shift> shifts,
-                 float* out) {
-  HWY_DYNAMIC_DISPATCH(copy_pieces)(in, pieces, shifts, out);
+void copy(const float* in, const Moves& moves, std::span<const Shift> shifts, float* out) {
+  HWY_DYNAMIC_DISPATCH(copy)(in, moves, shifts, out);
 }
 
 void pack_rows_at(const void* data, numerics::Format format, int64_t row_stride, int64_t rows,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "mantissa/numerics/format.h"
 
@@ -21,18 +22,27 @@ struct Segment {
 inline constexpr int64_t kWindowSlack = 64;
 
 /// Fills a line, in segments that ascend, with numbers of a source that lie `stride` apart. bf16
-/// and fp16 are patterns, fp32 floats, tf32 floats that are rounded here.
-void fill_line(const void* source, numerics::Format format, int64_t stride,
+/// and fp16 are patterns, fp32 floats, tf32 floats that are rounded here. The line that is filled
+/// next is expected `ahead` numbers further in the source.
+void fill_line(const void* source, numerics::Format format, int64_t stride, int64_t ahead,
                std::span<const Segment> segments, float* line);
 
 /// The numbers of a vector.
 int64_t vector_size();
 
-/// vector_size() numbers or fewer.
-struct Piece {
-  int64_t from;
-  int64_t to;
-  int64_t count;
+/// Copies of vectors, in order, and then of numbers that are fewer.
+struct Moves {
+  struct Move {
+    int32_t from;
+    int32_t to;
+  };
+  struct Rest {
+    int32_t from;
+    int32_t to;
+    int32_t count;
+  };
+  std::vector<Move> vectors;
+  std::vector<Rest> rests;
 };
 
 struct Shift {
@@ -40,9 +50,8 @@ struct Shift {
   int64_t to;
 };
 
-/// Copies all pieces as often as there are shifts, which are added to their places.
-void copy_pieces(const float* in, std::span<const Piece> pieces, std::span<const Shift> shifts,
-                 float* out);
+/// Moves all as often as there are shifts, which are added to their places.
+void copy(const float* in, const Moves& moves, std::span<const Shift> shifts, float* out);
 
 /// Rows of numbers in strips as multiply() takes them: number k of row i is at
 /// i * row_stride + offsets[k].
