@@ -4,6 +4,7 @@
 
 #include "mantissa/base/api.h"
 #include "mantissa/numerics/format.h"
+#include "mantissa/ops/block_product.h"
 
 namespace mantissa::ops {
 
@@ -37,8 +38,6 @@ struct ProductOutput {
 /// each thread keeps 8 MiB at most.
 MANTISSA_API void panel_product(const Factor& a, const Factor& b, int64_t m, int64_t n, int64_t k,
                                 const ProductOutput& out);
-
-inline constexpr int64_t kProductDepth = 512;
 
 /// The same one element after the other, bit for bit where there are fused multiply-adds.
 MANTISSA_API void panel_product_reference(const Factor& a, const Factor& b, int64_t m, int64_t n,

@@ -16,8 +16,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::ops::cpu {
 namespace HWY_NAMESPACE {
-using numerics::Format;
-
 // Row i of `a` begins at a[i * kRowStep]; its numbers are `depth_step` apart.
 template <int64_t kHeight, int64_t kRowStep>
 HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, int64_t depth_step,
@@ -111,38 +109,6 @@ void multiply(const TileProduct& tile) {
     case TileProduct::Layout::along:
       return multiply_tile<kCols>(tile, kRows * kCols, 1);
   }
-}
-
-template <Format kFormat>
-struct Reader {
-  using Element = lanes::Stored<kFormat>;
-  static HWY_INLINE Floats read(const Element* in) {
-    return lanes::decode_stored<kFormat>(hn::LoadU(lanes::StoredTag<kFormat>(), in));
-  }
-};
-
-template <>
-struct Reader<Format::fp32> {
-  using Element = float;
-  static HWY_INLINE Floats read(const float* in) { return hn::LoadU(kFloats, in); }
-};
-
-template <>
-struct Reader<Format::tf32> {
-  using Element = float;
-  static HWY_INLINE Floats read(const float* in) {
-    return lanes::round_lanes<Format::tf32>(hn::LoadU(kFloats, in));
-  }
-};
-
-// The first `count` lanes are those of `in`, the others zeros; nothing else is read.
-template <typename Source>
-HWY_INLINE Floats read_first(const typename Source::Element* in, int64_t count) {
-  HWY_ALIGN typename Source::Element whole[kLanes] = {};
-  for (int64_t i = 0; i < std::min(count, kLanes); ++i) {
-    whole[i] = in[i];
-  }
-  return Source::read(whole);
 }
 
 // Lines lie side by side. A strip may be narrower than its last vector: the rest of that is

@@ -12,18 +12,11 @@
 
 #include <hwy/highway.h>
 
-#include "mantissa/numerics/convert_lanes-inl.h"
+#include "mantissa/ops/cpu/read_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::ops::cpu {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-namespace lanes = numerics::kernels::HWY_NAMESPACE;
-
-using lanes::Floats;
-using lanes::kFloats;
-constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(kFloats));
-
 // Two vectors of columns (four numbers where vectors are one), and as many rows as leave registers
 // for them and for one of `a`: AVX-512 and NEON have 32 registers, the others 16.
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || HWY_ARCH_ARM
