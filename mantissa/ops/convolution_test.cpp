@@ -1,7 +1,9 @@
 #include <array>
-#include <numeric>
+#include <functional>
+#include <limits>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/conv1d.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -11,6 +13,7 @@
 
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/ops/rounding_bound.h"
+#include "mantissa/ops/tf32.h"
 
 namespace mantissa::ops {
 namespace {
@@ -46,6 +49,33 @@ const std::vector<Case> kCases = {
      false,
      {0, 0, 0},
      1},
+    {"transposed grouped 3d",
+     {2, 4, 3, 4, 5},
+     {4, 8, 2, 3, 2},
+     {2, 1, 3},
+     {1, 0, 1},
+     {1, 2, 1},
+     true,
+     {1, 0, 2},
+     2},
+    {"depthwise with a multiplier", {2, 6, 700}, {18, 1, 7}, {1}, {3}, {1}, false, {0}, 6},
+    {"depthwise 2d", {2, 9, 20, 13}, {9, 1, 3, 5}, {2, 1}, {1, 2}, {1, 1}, false, {0, 0}, 9},
+    {"depthwise 3d",
+     {1, 4, 6, 5, 7},
+     {4, 1, 3, 3, 3},
+     {1, 2, 1},
+     {1, 1, 1},
+     {1, 1, 2},
+     false,
+     {0, 0, 0},
+     4},
+    {"depthwise transposed", {2, 5, 31}, {5, 1, 4}, {2}, {1}, {1}, true, {0}, 5},
+    {"pointwise strided", {2, 9, 11, 12}, {10, 9, 1, 1}, {2, 3}, {0, 0}, {1, 1}, false, {0, 0}, 1},
+    {"pointwise 2d", {3, 12, 6, 7}, {9, 12, 1, 1}, {1, 1}, {0, 0}, {1, 1}, false, {0, 0}, 1},
+    {"deep", {1, 40, 70}, {10, 40, 31}, {1}, {15}, {1}, false, {0}, 1},
+    {"far apart", {2, 8, 900}, {9, 8, 3}, {1}, {200}, {200}, false, {0}, 1},
+    {"to one channel", {2, 40, 30}, {1, 40, 3}, {1}, {0}, {1}, false, {0}, 1},
+    {"stride larger than the kernel", {2, 8, 30}, {8, 8, 2}, {5}, {1}, {1}, false, {0}, 1},
 };
 
 class Convolution : public testing::TestWithParam<at::ScalarType> {
@@ -110,15 +140,6 @@ TEST_P(Convolution, ForwardAndBackwardAreWithinTheBoundOfFp32SumsAndOneRounding)
   }
 }
 
-TEST_P(Convolution, ForwardIsTheFp32ResultRoundedOnce) {
-  for (const Case& c : kCases) {
-    const Tensor x = random(c.input, dtype());
-    const Tensor w = random(c.weight, dtype());
-    const Tensor fp32 = forward(c, x.to(at::kFloat), w.to(at::kFloat), {});
-    EXPECT_TRUE(at::equal(forward(c, x, w, {}), fp32.to(dtype()))) << c.name;
-  }
-}
-
 TEST_P(Convolution, TheMaskOfOutputsIsHonoured) {
   const Case& c = kCases[4];
   const Tensor x = random(c.input, dtype());
@@ -135,14 +156,68 @@ TEST_P(Convolution, TheMaskOfOutputsIsHonoured) {
   }
 }
 
-TEST_P(Convolution, StridedInputsAndChannelsLastGiveTheSameNumbers) {
+// As the numbers alone decide, so do they where they lie otherwise in memory.
+TEST_P(Convolution, LayoutsDoNotChangeABit) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const Tensor x = random(c.input, dtype());
+    const Tensor w = random(c.weight, dtype());
+    const Tensor y = forward(c, x, w, {});
+    const Tensor grad = random(y.sizes(), dtype());
+    const auto expected = backward(c, grad, x, w, {true, true, true});
+    const auto misaligned = [](const Tensor& tensor) {
+      return at::constant_pad_nd(tensor, {1, 2}).narrow(-1, 1, tensor.size(-1));
+    };
+    const auto channels_last = [](const Tensor& tensor) {
+      return tensor.transpose(1, -1).contiguous().transpose(1, -1);
+    };
+    const auto spread = [](const Tensor& tensor) {  // no stride is 1
+      return tensor.unsqueeze(-1).repeat_interleave(2, -1).select(-1, 1);
+    };
+    const auto repeated = [](const Tensor& tensor) { return tensor.clone(); };
+    const std::vector<std::function<Tensor(const Tensor&)>> layouts = {misaligned, channels_last,
+                                                                       spread, repeated};
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      SCOPED_TRACE(i);
+      const auto& as = layouts[i];
+      EXPECT_TRUE(at::equal(forward(c, as(x), as(w), {}), y));
+      const auto actual = backward(c, as(grad), as(x), as(w), {true, true, true});
+      for (size_t j = 0; j < expected.size(); ++j) {
+        EXPECT_TRUE(at::equal(actual[j], expected[j])) << j;
+      }
+    }
+  }
+}
+
+TEST_P(Convolution, ChannelsLastStaysSo) {
   const Case& c = kCases[4];
-  const Tensor x = random(c.input, dtype());
+  const Tensor x = random(c.input, dtype()).contiguous(at::MemoryFormat::ChannelsLast);
   const Tensor w = random(c.weight, dtype());
-  const Tensor exact = forward(c, wide(x), wide(w), {});
-  const Tensor bound = sum_bound(exact, forward(c, size(x), size(w), {}), 37, dtype());
-  expect_within(forward(c, x.contiguous(at::MemoryFormat::ChannelsLast), w, {}), exact, bound);
-  expect_within(forward(c, x.transpose(2, 3).contiguous().transpose(2, 3), w, {}), exact, bound);
+  const Tensor y = forward(c, x, w, {});
+  EXPECT_TRUE(y.is_contiguous(at::MemoryFormat::ChannelsLast));
+  const auto gradients = backward(c, y, x, w, {true, true, true});
+  EXPECT_TRUE(gradients[0].is_contiguous(at::MemoryFormat::ChannelsLast));
+}
+
+// Of a result, those numbers are NaN or infinite that meet one which is; here without padding,
+// whose zeros are factors too.
+TEST_P(Convolution, NanAndInfinityReachWhatMeetsThemOnly) {
+  for (const int64_t groups : {1, 8}) {  // by panels and by lines
+    const Case c = {"", {2, 8, 50}, {8, 8 / groups, 5}, {1}, {0}, {1}, false, {0}, groups};
+    for (const double special :
+         {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+      const Tensor x = random(c.input, dtype());
+      const Tensor w = random(c.weight, dtype());
+      const Tensor grad = random({2, 8, 46}, dtype());
+      x.select(0, 1).select(0, 3).select(0, 20).fill_(special);
+      const Tensor y = forward(c, x, w, {});
+      EXPECT_TRUE(at::equal(y.isfinite(), forward(c, wide(x), wide(w), {}).isfinite()));
+      EXPECT_EQ(y.isfinite().logical_not().sum().item<int64_t>(), groups == 1 ? 8 * 5 : 5);
+      const Tensor gw = backward(c, grad, x, w, {true, true, true})[1];
+      const Tensor expected = backward(c, wide(grad), wide(x), wide(w), {true, true, true})[1];
+      EXPECT_TRUE(at::equal(gw.isfinite(), expected.isfinite()));
+    }
+  }
 }
 
 TEST_P(Convolution, EmptyBatchesAndErrorsAreLibTorchsOwn) {
@@ -193,25 +268,61 @@ TEST(ConvolutionDtypes, Fp32IsBitForBitLibTorchs) {
   }
 }
 
-// The order of LibTorch's FP32 sums may depend on the number of threads; ours is always that.
-TEST_P(Convolution, IsTheFp32OneRoundedForAnyNumberOfThreads) {
-  const Case c = {"large", {4, 32, 600}, {48, 32, 5}, {1}, {2}, {1}, false, {0}, 1};
-  const Tensor x = random(c.input, dtype());
-  const Tensor w = random(c.weight, dtype());
+TEST_P(Convolution, DoesNotDependOnTheNumberOfThreads) {
+  std::vector<Case> cases = kCases;
+  cases.push_back({"large", {4, 32, 600}, {48, 32, 5}, {1}, {2}, {1}, false, {0}, 1});
+  cases.push_back({"large, depthwise", {3, 70, 5000}, {70, 1, 5}, {1}, {2}, {1}, false, {0}, 70});
   const int before = at::get_num_threads();
-  for (const int threads : {1, 2}) {
-    at::set_num_threads(threads);
-    const Tensor y = forward(c, x, w, {});
-    const auto actual = backward(c, y, x, w, {true, true, true});
-    const Tensor x32 = x.to(at::kFloat);
-    const Tensor w32 = w.to(at::kFloat);
-    EXPECT_TRUE(at::equal(y, forward(c, x32, w32, {}).to(dtype()))) << threads;
-    const auto expected = backward(c, y.to(at::kFloat), x32, w32, {true, true, true});
-    for (size_t i = 0; i < expected.size(); ++i) {
-      EXPECT_TRUE(at::equal(actual[i], expected[i].to(dtype()))) << threads << " " << i;
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    const Tensor x = random(c.input, dtype());
+    const Tensor w = random(c.weight, dtype());
+    const auto all = [&](int threads) {
+      at::set_num_threads(threads);
+      const Tensor y = forward(c, x, w, {});
+      const auto [gx, gw, gb] = backward(c, y, x, w, {true, true, true});
+      return std::vector<Tensor>{y, gx, gw, gb};
+    };
+    const auto one = all(1);
+    for (const int threads : {1, 2, 3}) {
+      const auto others = all(threads);
+      for (size_t i = 0; i < one.size(); ++i) {
+        EXPECT_TRUE(at::equal(others[i], one[i])) << threads << " " << i;
+      }
     }
   }
   at::set_num_threads(before);
+}
+
+TEST(ConvolutionTf32, IsWithinTheBoundForRoundedFactors) {
+  install_cpu_kernels();
+  at::manual_seed(13);
+  const Tf32Guard guard(Tf32::on);
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const Tensor x = random(c.input, at::kFloat);
+    const Tensor w = random(c.weight, at::kFloat);
+    const Tensor y = forward(c, x, w, {});
+    const Tensor grad = random(y.sizes(), at::kFloat);
+    const auto actual = backward(c, grad, x, w, {true, true, true});
+    const Tensor rx = round_to_tf32(x);
+    const Tensor rw = round_to_tf32(w);
+    const Tensor rounded = round_to_tf32(grad);
+    const auto terms = static_cast<double>(w.numel());
+    expect_within(y, forward(c, wide(rx), wide(rw), {}),
+                  sum_bound(forward(c, wide(rx), wide(rw), {}), forward(c, size(rx), size(rw), {}),
+                            terms, at::kFloat));
+    auto exact = backward(c, wide(rounded), wide(rx), wide(rw), {true, true, false});
+    auto magnitude = backward(c, size(rounded), size(rx), size(rw), {true, true, false});
+    exact[2] = backward(c, wide(grad), wide(x), wide(w), {false, false, true})[2];
+    magnitude[2] = backward(c, size(grad), size(x), size(w), {false, false, true})[2];
+    for (size_t i = 0; i < 3; ++i) {
+      SCOPED_TRACE(i);
+      expect_within(actual[i], exact[i],
+                    sum_bound(exact[i], magnitude[i],
+                              i == 0 ? terms : static_cast<double>(grad.numel()), at::kFloat));
+    }
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "mantissa/base/api.h"
 #include "mantissa/numerics/format.h"
 #include "mantissa/ops/cpu/window_kernel.h"
 
@@ -29,7 +30,7 @@ struct Axis {
 using Axes = std::array<Axis, kAxes>;
 
 int64_t windows_of(const Axes& axes);
-int64_t taps_of(const Axes& axes);
+MANTISSA_API int64_t taps_of(const Axes& axes);
 
 /// Numbers of a batch, by channel and position; strides count numbers. bf16 and fp16 are patterns,
 /// fp32 floats, tf32 floats that are rounded when read.
@@ -61,7 +62,7 @@ struct TapGroup {
 
 /// Groups with shifts of 128 at most and of twice the windows of a row. Where windows are more than
 /// 1 apart, taps belong together that are a multiple of that apart.
-std::vector<TapGroup> tap_groups(const Axes& axes);
+MANTISSA_API std::vector<TapGroup> tap_groups(const Axes& axes);
 
 /// The largest shift.
 int64_t largest_shift(const std::vector<TapGroup>& groups);
