@@ -97,7 +97,7 @@ nlohmann::json describe_machine() {
           {"simd_target", numerics::simd_target()},
           {"class", to_string(cpu_class())},
           {"mantissa", MANTISSA_VERSION},
-          {"commit", commit.empty() ? "unknown" : commit},
+          {"commits", nlohmann::json::array({commit.empty() ? "unknown" : commit})},
           {"dirty", commit.empty() || !output_of(git + "status --porcelain").empty()},
           {"libtorch", TORCH_VERSION},
           {"mkl", at::get_mkl_version()},

@@ -7,12 +7,14 @@
 #include <iostream>
 #include <regex>
 #include <string>
+#include <vector>
 
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "bench/figure_run.h"
+#include "bench/join.h"
 #include "bench/machine.h"
 #include "bench/roofline.h"
 #include "bench/row.h"
@@ -26,7 +28,7 @@ namespace {
 struct Options {
   std::string only;
   std::string json_file;
-  std::string show;
+  std::vector<std::string> show;
   double seconds = 20;
   int threads = 0;
   bool list = false;
@@ -57,6 +59,17 @@ nlohmann::json read_json(const std::string& file) {
   std::ifstream in(file);
   MANTISSA_CHECK(in, IoError, file, ": cannot be read; name a file that --json wrote");
   return nlohmann::json::parse(in);
+}
+
+// Nothing without a file.
+void write_json(const std::string& file, const nlohmann::json& run) {
+  if (file.empty()) {
+    return;
+  }
+  std::ofstream out(file);
+  out << run.dump(1) << "\n";
+  MANTISSA_CHECK(out.flush(), IoError, file,
+                 ": cannot be written; name a file in a folder that exists");
 }
 
 nlohmann::json run(const Options& options, const Setup& setup, const std::vector<Figure>& figures) {
@@ -94,13 +107,21 @@ int run_command(int argc, char** argv) {
   app.add_flag("--peer", options.peer, "also against Python's torch");
   app.add_flag("--avx2", options.avx2, "hold both sides to AVX2");
   app.add_flag("--list", options.list, "list the figures, and exit");
-  app.add_option("--show", options.show, "show a file that --json wrote, and exit");
+  app.add_option(
+      "--show", options.show,
+      "show files that --json wrote as one table, and exit; with --json, write them as one file");
   app.add_flag("--markdown", options.markdown, "the table in Markdown");
   CLI11_PARSE(app, argc, argv);
 
   const Style style = options.markdown ? Style::markdown : Style::text;
   if (!options.show.empty()) {
-    std::cout << render(read_json(options.show), style);
+    std::vector<nlohmann::json> runs;
+    for (const std::string& file : options.show) {
+      runs.push_back(read_json(file));
+    }
+    const nlohmann::json joined = join_runs(std::move(runs));
+    write_json(options.json_file, joined);
+    std::cout << render(joined, style);
     return 0;
   }
   if (options.avx2) {
@@ -118,12 +139,7 @@ int run_command(int argc, char** argv) {
     return 0;
   }
   const nlohmann::json result = run(options, setup, figures);
-  if (!options.json_file.empty()) {
-    std::ofstream out(options.json_file);
-    out << result.dump(1) << "\n";
-    MANTISSA_CHECK(out.flush(), IoError, options.json_file,
-                   ": cannot be written; name a file in a folder that exists");
-  }
+  write_json(options.json_file, result);
   std::cout << render(result, style);
   const nlohmann::json& measured = result["figures"];
   return std::any_of(measured.begin(), measured.end(),

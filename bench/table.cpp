@@ -105,14 +105,17 @@ std::string joined(const json& list) {
 
 std::vector<std::string> machine_lines(const json& run) {
   const json& machine = run["machine"];
-  const std::string commit = machine["commit"];
+  std::string commits;
+  for (const std::string commit : machine["commits"]) {
+    commits += (commits.empty() ? "" : " and ") + commit.substr(0, 12);
+  }
   const std::string kind = machine["class"];
   std::vector<std::string> lines = {
       machine["cpu"].get<std::string>() + "; " + std::to_string(machine["cores"].get<int>()) +
           " cores, " + std::to_string(run["threads"].get<int>()) + " threads; " +
           joined(machine["instruction_sets"]) +
           (machine["held_to_avx2"].get<bool>() ? ", held to AVX2" : "") + "; bars of class " + kind,
-      "mantissa " + machine["mantissa"].get<std::string>() + " at " + commit.substr(0, 12) +
+      "mantissa " + machine["mantissa"].get<std::string>() + " at " + commits +
           (machine["dirty"].get<bool>() ? " (changed since)" : "") + ", LibTorch " +
           machine["libtorch"].get<std::string>() + ", " + machine["compiler"].get<std::string>()};
   const json& roofline = run["roofline"];

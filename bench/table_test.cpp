@@ -17,7 +17,7 @@ using testing::Not;
 json a_run() {
   return json::parse(R"({
     "machine": {"cpu": "Some CPU, AVX2", "cores": 2, "instruction_sets": ["AVX2", "FMA"],
-                "held_to_avx2": false, "class": "avx2", "mantissa": "0.1.0", "commit": "0123456789abcdef", "dirty": true,
+                "held_to_avx2": false, "class": "avx2", "mantissa": "0.1.0", "commits": ["0123456789abcdef", "fedcba9876543210"], "dirty": true,
                 "libtorch": "2.13.0", "compiler": "g++ 12"},
     "threads": 2,
     "roofline": {"by_threads": [
@@ -52,7 +52,10 @@ TEST(Table, ALineARow) {
 TEST(Table, SaysWhatTheMachineIs) {
   const std::string text = render(a_run(), Style::text);
   EXPECT_THAT(text, HasSubstr("Some CPU, AVX2; 2 cores, 2 threads; AVX2 FMA; bars of class avx2"));
-  EXPECT_THAT(text, HasSubstr("mantissa 0.1.0 at 0123456789ab (changed since), LibTorch 2.13.0"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "mantissa 0.1.0 at 0123456789ab and fedcba987654 (changed since), LibTorch 2.13.0"));
   EXPECT_THAT(text, HasSubstr("2 threads: FP32 mm 100 GFLOP/s, copy 12.0 GB/s, triad 13.0 GB/s"));
   EXPECT_THAT(text, HasSubstr("others had 1.0 % of the CPU time\n"));
   EXPECT_THAT(text, Not(HasSubstr("SMT")));
