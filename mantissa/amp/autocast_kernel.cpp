@@ -144,14 +144,7 @@ void AutocastKernel::operator()(const c10::OperatorHandle& operation, c10::Dispa
       call_with_fp32_output(operation, stack);
       return;
     case Rule::lower_output:
-      if (dtype_position_ && arguments[*dtype_position_].isNone() &&
-          is_eligible(arguments[0].toTensor())) {
-        arguments[*dtype_position_] = static_cast<int64_t>(compute_dtype(*policy));
-        operation.callBoxed(stack);
-        return;
-      }
-      operation.callBoxed(stack);
-      lower_results(operation, compute_dtype(*policy), stack);
+      call_with_lower_output(operation, compute_dtype(*policy), stack);
       return;
     case Rule::banned:
       throw_banned(operation);
@@ -208,6 +201,21 @@ at::ScalarType AutocastKernel::widest_dtype(const c10::OperatorHandle& operation
     for_each_tensor(arguments[position], [&](const at::Tensor& tensor) { widest.add(tensor); });
   }
   return widest.value();
+}
+
+void AutocastKernel::call_with_lower_output(const c10::OperatorHandle& operation,
+                                            at::ScalarType compute,
+                                            torch::jit::Stack* stack) const {
+  if (!dtype_position_) {
+    operation.callBoxed(stack);
+    lower_results(operation, compute, stack);
+    return;
+  }
+  const Arguments arguments(stack->end() - static_cast<int64_t>(num_arguments_), stack->end());
+  if (is_eligible(arguments[0].toTensor()) && arguments[*dtype_position_].isNone()) {
+    arguments[*dtype_position_] = static_cast<int64_t>(compute);
+  }
+  operation.callBoxed(stack);
 }
 
 void AutocastKernel::call_with_fp32_output(const c10::OperatorHandle& operation,

@@ -15,8 +15,8 @@ enum class Rule : uint8_t {
   fp32,          // eligible arguments are cast to FP32
   fp32_output,   // an eligible first argument stays, and a `dtype` that the caller left open is
                  // FP32; an operation without `dtype` is called by its overload which has one
-  lower_output,  // arguments stay, a `dtype` that the caller left open is the compute format, else
-                 // results of FP32 are cast to it
+  lower_output,  // arguments stay; a `dtype` that the caller left open is the compute format, or,
+                 // of operations without one, results of FP32 are cast to it
   widest,        // eligible arguments are cast to the widest dtype among them; FP16 with BF16: FP32
   to_self,       // of an in-place operation: eligible arguments are cast to the dtype of `self`
   keep,          // as if not listed
