@@ -21,6 +21,7 @@
 #include "bench/table.h"
 #include "mantissa/base/error.h"
 #include "mantissa/ops/install_cpu_kernels.h"
+#include "mantissa/tensor/memory.h"
 
 namespace mantissa::bench {
 namespace {
@@ -151,6 +152,9 @@ int run_command(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    // As `mantissa train` has it, for both sides.
+    mantissa::tensor::memory::install_counting_allocator();
+    mantissa::tensor::memory::set_allocator(mantissa::tensor::memory::Allocator::caching);
     return mantissa::bench::run_command(argc, argv);
   } catch (const std::exception& error) {
     std::cerr << "mantissa_bench: " << error.what() << "\n";
