@@ -79,7 +79,9 @@ void follow_linear(ResolvedRules& result) {
     const auto found = result.find(operation);
     if (found != result.end() && found->second.rule != Rule::keep &&
         found->second.rule != Rule::lower_output) {
-      result.emplace(kLinearWithLoss, found->second);
+      result.emplace(kLinearWithLoss,
+                     ResolvedRule{found->second.rule, concat("as ", display_name(operation), ", ",
+                                                             found->second.source)});
       return;
     }
   }
