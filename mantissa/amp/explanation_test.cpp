@@ -34,7 +34,7 @@ TEST(Explain, AnOperationOfMantissasOwnFollowsLinear) {
   const Explanation loss = one("torch-fixed", "mantissa::linear_cross_entropy", {"fp32", "fp32"});
   EXPECT_EQ(loss.operation, "mantissa::linear_cross_entropy");
   EXPECT_EQ(loss.rule, Rule::lower);
-  EXPECT_EQ(loss.source, one("torch-fixed", "linear.default", {"fp32"}).source);
+  EXPECT_EQ(loss.source, "as linear, " + one("torch-fixed", "linear.default", {"fp32"}).source);
   EXPECT_EQ(loss.arguments[0].name, "input");
   EXPECT_EQ(loss.arguments[1].to, "bf16");
   EXPECT_EQ(loss.outcome, "runs in bf16");

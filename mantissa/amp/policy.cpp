@@ -76,27 +76,23 @@ void add_rules(const OperationIndex& operations, std::span<const OpRule> rules,
 // `linear` goes, or `mm`, which that becomes; a loss, which is such a result, is not lowered. Where
 // linear layers are lowered, a norm's result is what they read.
 void follow_linear(ResolvedRules& result) {
-  const auto linear = [&result]() -> const ResolvedRule* {
-    for (const char* operation : {"aten::linear", "aten::mm"}) {
-      const auto found = result.find(operation);
-      if (found != result.end() && found->second.rule != Rule::keep &&
-          found->second.rule != Rule::lower_output) {
-        return &found->second;
+  for (const char* operation : {"aten::linear", "aten::mm"}) {
+    const auto found = result.find(operation);
+    if (found == result.end() || found->second.rule == Rule::keep ||
+        found->second.rule == Rule::lower_output) {
+      continue;
+    }
+    const ResolvedRule own = {found->second.rule,
+                              concat("as ", display_name(operation), ", ", found->second.source)};
+    for (const char* like : kLikeLinear) {
+      result.emplace(like, own);
+    }
+    if (own.rule == Rule::lower) {
+      for (const char* norm : kNorms) {
+        result.emplace(norm, ResolvedRule{Rule::lower_output, own.source});
       }
     }
-    return nullptr;
-  }();
-  if (linear == nullptr) {
     return;
-  }
-  const ResolvedRule own = *linear;
-  for (const char* operation : kLikeLinear) {
-    result.emplace(operation, own);
-  }
-  if (own.rule == Rule::lower) {
-    for (const char* operation : kNorms) {
-      result.emplace(operation, ResolvedRule{Rule::lower_output, own.source});
-    }
   }
 }
 

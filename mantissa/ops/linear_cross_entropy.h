@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -24,7 +23,7 @@ struct LinearCrossEntropyOptions {
 ///
 /// `input` (N, D), `weight` (V, D) and `bias` (V) of one dtype, FP32, BF16 or FP16, of any strides;
 /// `targets` (N) int64, each a class from 0 to V - 1 or `ignore_index`. 0-d FP32. The mean over no
-/// row is NaN, with gradients of 0, as in LibTorch. FP64 gives FP64, on any device as it is below.
+/// row is NaN, with gradients of 0, as in LibTorch. FP64 gives FP64, by ATen operations.
 ///
 /// On the CPU the factors of 16 bits, or with TF32 on (ops/tf32.h) the factors rounded to that, are
 /// multiplied and summed in FP32, and logits and their gradients stay FP32 - what LibTorch rounds
@@ -35,7 +34,8 @@ struct LinearCrossEntropyOptions {
 ///
 /// The gradients are computed in the forward pass, when any is needed, and kept in FP32: backward
 /// multiplies them by the gradient of the loss, such as a loss scale, and only then rounds them to
-/// their dtypes. It cannot be differentiated once more.
+/// their dtypes. It cannot be differentiated once more. Besides them it takes the memory of one
+/// chunk of logits: 384 rows, or 4 MiB where that is more rows.
 ///
 /// It is the dispatcher's operation mantissa::linear_cross_entropy, which policies treat as they
 /// treat `linear` where they do not name it. Throws InvalidArgument for other shapes, dtypes and,

@@ -301,7 +301,7 @@ TEST_P(LinearCrossEntropyOp, StridesDoNotMatter) {
     std::vector<int64_t> sizes = tensor.sizes().vec();
     sizes.back() *= 2;
     const Tensor spread = at::zeros(sizes, tensor.options());
-    const Tensor part = spread.slice(-1, 1, sizes.back(), 2);
+    Tensor part = spread.slice(-1, 1, sizes.back(), 2);
     part.copy_(tensor);
     return part;
   };
