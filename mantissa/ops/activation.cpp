@@ -177,7 +177,7 @@ struct ActivationLinear : torch::autograd::Function<ActivationLinear<Activation>
                         const Tensor& weight, const OptionalTensor& bias) {
     const at::AutoDispatchBelowADInplaceOrView below;
     variable_list kept = {x.contiguous(), up ? up->contiguous() : Tensor(), weight};
-    const Tensor out = at::linear(Activation::out(kept), weight, bias);
+    Tensor out = at::linear(Activation::out(kept), weight, bias);
     context->save_for_backward(kept);
     context->saved_data["bias"] = bias.has_value();
     return out;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <tuple>
 
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/convolution_backward_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/convolution_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/empty.h>
