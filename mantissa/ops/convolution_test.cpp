@@ -1,4 +1,5 @@
 #include <array>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 
@@ -9,11 +10,13 @@
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones_like.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/ops/rounding_bound.h"
 #include "mantissa/ops/tf32.h"
+#include "mantissa/tensor/memory.h"
 
 namespace mantissa::ops {
 namespace {
@@ -292,6 +295,33 @@ TEST_P(Convolution, DoesNotDependOnTheNumberOfThreads) {
     }
   }
   at::set_num_threads(before);
+}
+
+// The results are all that is allocated as tensors, and 64 KiB; a widened input is 2 MiB.
+TEST(ConvolutionMemoryDeathTest, NoTensorIsWidened) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto run = [] {
+    namespace memory = tensor::memory;
+    memory::install_counting_allocator();
+    install_cpu_kernels();
+    const CpuKernelsGuard ours(CpuKernels::ours);
+    for (const int64_t groups : {1, 64}) {
+      const Case c = {"", {2, 64, 4096}, {64, 64 / groups, 3}, {1}, {1}, {1}, false, {0}, groups};
+      const Tensor x = random(c.input, at::kBFloat16);
+      const Tensor w = random(c.weight, at::kBFloat16);
+      memory::reset_peak();
+      const int64_t before = memory::peak_bytes().total();
+      const Tensor y = forward(c, x, w, {});
+      const auto gradients = backward(c, y, x, w, {true, true, true});
+      const auto results = static_cast<int64_t>(y.nbytes() + gradients[0].nbytes() +
+                                                gradients[1].nbytes() + gradients[2].nbytes());
+      if (memory::peak_bytes().total() - before > results + (1 << 16)) {
+        std::exit(1);
+      }
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), testing::Eq(""));
 }
 
 TEST(ConvolutionTf32, IsWithinTheBoundForRoundedFactors) {

@@ -172,7 +172,7 @@ class WindowSumsTest : public testing::TestWithParam<Format> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Formats, WindowSumsTest,
-                         testing::Values(Format::bf16, Format::fp16, Format::tf32),
+                         testing::Values(Format::bf16, Format::fp16, Format::tf32, Format::fp32),
                          [](const testing::TestParamInfo<Format>& format) {
                            return std::string(to_string(format.param));
                          });
