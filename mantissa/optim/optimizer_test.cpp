@@ -490,6 +490,23 @@ TEST(Optimizer, ReadingTwiceOrNeverGivesTheSameStep) {
   EXPECT_TRUE(at::equal(once.norm, other));
 }
 
+TEST(Optimizer, ReadsStatisticsOfEachParameterThatHasAGradient) {
+  for (const bool fused : {true, false}) {
+    const Model model;
+    Optimizer optimizer(model.parameters(), {.fused = fused});
+    set_gradient(model.norm, at::full({7}, 4));
+    set_gradient(model.head, at::full({4, 3}, 0x1p-24));
+    const GradientReport report = optimizer.read_gradients(scalar(4), GradientDetail::parameters);
+    ASSERT_EQ(report.parameters.size(), 2);
+    EXPECT_EQ(report.parameters[0].parameter, "norm.weight");
+    EXPECT_EQ(report.parameters[0].statistics.largest, 1);
+    EXPECT_EQ(report.parameters[0].statistics.fp16_zero, 0);
+    EXPECT_EQ(report.parameters[1].parameter, "head");
+    EXPECT_EQ(report.parameters[1].statistics.fp16_zero, model.head.numel());
+    EXPECT_TRUE(optimizer.read_gradients(scalar(4)).parameters.empty());
+  }
+}
+
 std::vector<Tensor> snapshot(const Model& model, const Optimizer& optimizer) {
   std::vector<Tensor> result = {model.norm.detach().clone(), model.weight.detach().clone(),
                                 model.head.detach().clone()};

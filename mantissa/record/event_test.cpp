@@ -40,7 +40,18 @@ Summary example_summary() {
 std::vector<Entry> one_of_each() {
   return {
       {1.5, RunStart{"[train]\nsteps = 3\n", {{"torch", "2.13.0"}}, "EPYC \"7763\"", 40}},
-      {2.25, Step{12, 1.5, 2.164, 3e-3, 0.75, 65536, true, 1e6, 0.25, 0.125, int64_t{1} << 40}},
+      {2.25, Step{12,
+                  1.5,
+                  2.164,
+                  3e-3,
+                  0.75,
+                  65536,
+                  true,
+                  1e6,
+                  0.25,
+                  0.125,
+                  int64_t{1} << 40,
+                  {{"w", {{"norm", kInf}, {"fp16_zero", 0.25}}}, {"b", {{"norm", 0}}}}}},
       {3, Evaluation{13, 1.9, 1.3}},
       {4, CheckpointSaved{14, "runs/a/step-14", 123456, 0.5}},
       {5, Message{15, Level::warning, "two\nlines"}},
@@ -69,6 +80,13 @@ TEST(Event, IsOneLineThatReadsWell) {
   for (const Entry& entry : one_of_each()) {
     EXPECT_EQ(to_json(entry).find('\n'), std::string::npos);
   }
+}
+
+TEST(Event, AStepWithoutStatisticsOfGradientsHasNoKeyForThem) {
+  EXPECT_EQ(to_json(Entry{0, Step{}}).find("gradients"), std::string::npos);
+  const std::string line = to_json(Entry{0, Step{.gradients = {{"w", {{"norm", kInf}}}}}});
+  EXPECT_NE(line.find(R"("gradients":{"w":{"norm":"inf"}})"), std::string::npos) << line;
+  EXPECT_EQ(std::get<Step>(from_json(line).event).gradients.at("w").at("norm"), kInf);
 }
 
 // Each field is non-default in the examples, so a field that got lost would show.

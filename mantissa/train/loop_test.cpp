@@ -1,5 +1,6 @@
 #include "mantissa/train/loop.h"
 
+#include <cmath>
 #include <functional>
 #include <map>
 
@@ -289,6 +290,31 @@ TEST_F(LoopTest, LostUpdatesAreAWarningThatNamesTheParameter) {
                             ::testing::HasSubstr("parameter "),
                             ::testing::HasSubstr("are less than half of a rounding step and lost"),
                             ::testing::HasSubstr("set optim.masters to split"))));
+}
+
+TEST_F(LoopTest, SomeStepsRecordStatisticsOfTheGradientOfEachParameter) {
+  std::vector<int64_t> steps;
+  LoopOptions options;
+  options.observe = [&](const record::Event& event) {
+    const auto* step = std::get_if<record::Step>(&event);
+    if (step == nullptr || step->gradients.empty()) {
+      return;
+    }
+    steps.push_back(step->step);
+    double squares = 0;
+    for (const auto& [parameter, numbers] : step->gradients) {
+      squares += numbers.at("norm") * numbers.at("norm");
+      EXPECT_LE(numbers.at("fp16_zero") + numbers.at("fp16_subnormal") + numbers.at("zeros"), 1);
+      EXPECT_GE(numbers.at("largest"), numbers.at("smallest")) << parameter;
+    }
+    EXPECT_NEAR(std::sqrt(squares), step->grad_norm, 0x1p-23 * step->grad_norm);
+  };
+  const RunConfig run = config({{"train.gradient_statistics_every", "3"}});
+  start_run(run, root_ / "a", options);
+  ASSERT_FALSE(steps.empty());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_EQ(steps[i], static_cast<int64_t>(3 * (i + 1)));
+  }
 }
 
 TEST_F(LoopTest, ParametersOfMixedFormatsResumeBitForBit) {
