@@ -130,8 +130,9 @@ std::vector<std::string> machine_lines(const json& run) {
   const double gain = by_threads.back()["sgemm_gflops"].get<double>() /
                       by_threads.front()["sgemm_gflops"].get<double>();
   if (by_threads.size() > 1 && gain < 1.3) {
-    lines.push_back(
-        formatted("The threads share a core (SMT twins): FP32 mm gains %.2f by them", gain));
+    lines.push_back(formatted(
+        "FP32 mm gains %.2f by more threads: they share a core (SMT twins), or others have it",
+        gain));
   }
   lines.push_back(formatted("first touch of 4 KiB %.2f us, ", roofline["page_fault_us"]) +
                   formatted("of 2 MiB %.0f us where a huge page was asked for",

@@ -64,7 +64,8 @@ TEST(Table, SaysWhatTheMachineIs) {
 TEST(Table, SaysThatCoresAreShared) {
   json run = a_run();
   run["roofline"]["by_threads"][1]["sgemm_gflops"] = 64;
-  EXPECT_THAT(render(run, Style::text), HasSubstr("SMT twins): FP32 mm gains 1.28 by them\n"));
+  EXPECT_THAT(render(run, Style::text), HasSubstr("FP32 mm gains 1.28 by more threads: they share "
+                                                  "a core (SMT twins), or others have it\n"));
 }
 
 TEST(Table, SaysThatTheMachineWasBusy) {
