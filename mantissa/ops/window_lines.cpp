@@ -87,11 +87,9 @@ class LineSums {
       for (int64_t c = 0; c < sums_.extent.channels; ++c) {
         for (size_t i = 0; i < groups_.size(); ++i) {
           lines_.fill(sums_.source, group * sums_.extent.channels + c, i, line);
-          for (int64_t j = 0; j < rows; ++j) {
-            find_factors(group, row + j, c, groups_[i]);
-            cpu::add_shifted(line, factors_, shifts_[i], c > 0 || i > 0, lines_.windows.line_size(),
-                             sums + j * size);
-          }
+          find_factors(group, row, rows, c, groups_[i]);
+          cpu::add_shifted(line, factors_, shifts_[i],
+                           {sums, size, rows, lines_.windows.line_size(), c > 0 || i > 0});
         }
       }
       for (int64_t j = 0; j < rows; ++j) {
@@ -101,14 +99,17 @@ class LineSums {
   }
 
  private:
-  void find_factors(int64_t group, int64_t row, int64_t channel, const TapGroup& taps) {
+  void find_factors(int64_t group, int64_t row, int64_t rows, int64_t channel,
+                    const TapGroup& taps) {
     const Filter& filter = sums_.filter;
-    const int64_t first =
-        group * filter.group_stride + row * filter.row_stride + channel * filter.channel_stride;
     factors_.clear();
-    for (const TapGroup::Member& tap : taps.taps) {
-      factors_.push_back(
-          element(filter.data, filter.format, first + offsets_[static_cast<size_t>(tap.number)]));
+    for (int64_t j = 0; j < rows; ++j) {
+      const int64_t first = group * filter.group_stride + (row + j) * filter.row_stride +
+                            channel * filter.channel_stride;
+      for (const TapGroup::Member& tap : taps.taps) {
+        factors_.push_back(
+            element(filter.data, filter.format, first + offsets_[static_cast<size_t>(tap.number)]));
+      }
     }
   }
 

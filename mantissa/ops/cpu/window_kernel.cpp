@@ -147,23 +147,59 @@ void pack_rows_at(const void* data, Format format, int64_t row_stride, int64_t r
   });
 }
 
-void add_shifted(const float* line, std::span<const float> factors, std::span<const int64_t> shifts,
-                 bool add, int64_t count, float* sums) {
-  constexpr int64_t kVectors = 4;
-  for (int64_t i = 0; i < count; i += kVectors * kLanes) {
-    Floats vectors[kVectors];
-    for (int64_t j = 0; j < kVectors; ++j) {
-      vectors[j] = add ? hn::LoadU(kFloats, sums + i + j * kLanes) : hn::Zero(kFloats);
-    }
-    for (size_t t = 0; t < factors.size(); ++t) {
-      const Floats factor = hn::Set(kFloats, factors[t]);
-      const float* in = line + shifts[t] + i;
+template <size_t kCount>
+void add_to_rows(const float* line, const float* factors, std::span<const int64_t> shifts,
+                 const LineSums& to) {
+  constexpr int64_t kVectors = kCount == 1 ? 4 : 2;
+  for (int64_t i = 0; i < to.count; i += kVectors * kLanes) {
+    Floats sums[kCount][kVectors];
+    for (size_t row = 0; row < kCount; ++row) {
       for (int64_t j = 0; j < kVectors; ++j) {
-        vectors[j] = hn::MulAdd(factor, hn::LoadU(kFloats, in + j * kLanes), vectors[j]);
+        const float* there = to.sums + static_cast<int64_t>(row) * to.stride + i + j * kLanes;
+        sums[row][j] = to.add ? hn::LoadU(kFloats, there) : hn::Zero(kFloats);
       }
     }
-    for (int64_t j = 0; j < kVectors; ++j) {
-      hn::StoreU(vectors[j], kFloats, sums + i + j * kLanes);
+    for (size_t t = 0; t < shifts.size(); ++t) {
+      const float* in = line + shifts[t] + i;
+      Floats numbers[kVectors];
+      for (int64_t j = 0; j < kVectors; ++j) {
+        numbers[j] = hn::LoadU(kFloats, in + j * kLanes);
+      }
+      for (size_t row = 0; row < kCount; ++row) {
+        const Floats factor = hn::Set(kFloats, factors[row * shifts.size() + t]);
+        for (int64_t j = 0; j < kVectors; ++j) {
+          sums[row][j] = hn::MulAdd(factor, numbers[j], sums[row][j]);
+        }
+      }
+    }
+    for (size_t row = 0; row < kCount; ++row) {
+      for (int64_t j = 0; j < kVectors; ++j) {
+        hn::StoreU(sums[row][j], kFloats,
+                   to.sums + static_cast<int64_t>(row) * to.stride + i + j * kLanes);
+      }
+    }
+  }
+}
+
+void add_shifted(const float* line, std::span<const float> factors, std::span<const int64_t> shifts,
+                 const LineSums& to) {
+  LineSums some = to;
+  for (int64_t row = 0; row < to.rows; row += some.rows) {
+    const float* first = factors.data() + row * std::ssize(shifts);
+    some.sums = to.sums + row * to.stride;
+    some.rows = std::min<int64_t>(4, to.rows - row);
+    switch (some.rows) {
+      case 1:
+        add_to_rows<1>(line, first, shifts, some);
+        break;
+      case 2:
+        add_to_rows<2>(line, first, shifts, some);
+        break;
+      case 3:
+        add_to_rows<3>(line, first, shifts, some);
+        break;
+      default:
+        add_to_rows<4>(line, first, shifts, some);
     }
   }
 }
@@ -271,8 +307,8 @@ void pack_rows_at(const void* data, numerics::Format format, int64_t row_stride,
 }
 
 void add_shifted(const float* line, std::span<const float> factors, std::span<const int64_t> shifts,
-                 bool add, int64_t count, float* sums) {
-  HWY_DYNAMIC_DISPATCH(add_shifted)(line, factors, shifts, add, count, sums);
+                 const LineSums& to) {
+  HWY_DYNAMIC_DISPATCH(add_shifted)(line, factors, shifts, to);
 }
 
 void dot_shifted(const float* a, const float* b, std::span<const Stretch> stretches,

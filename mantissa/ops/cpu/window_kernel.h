@@ -58,10 +58,19 @@ void copy(const float* in, const Moves& moves, std::span<const Shift> shifts, fl
 void pack_rows_at(const void* data, numerics::Format format, int64_t row_stride, int64_t rows,
                   std::span<const int64_t> offsets, float* strips);
 
-/// sums[i] = sum of factors[t] * line[shifts[t] + i] over t in order, by fused multiply-adds;
-/// `add` begins with what is there, else from 0.
+/// Rows of sums, `stride` numbers apart.
+struct LineSums {
+  float* sums;
+  int64_t stride;
+  int64_t rows;
+  int64_t count;  // in a row
+  bool add;       // to what is there, or to 0
+};
+
+/// sums[r, i] = sum of factors[r, t] * line[shifts[t] + i] over t in order, by fused multiply-adds.
+/// `factors` has a row for each of sums.
 void add_shifted(const float* line, std::span<const float> factors, std::span<const int64_t> shifts,
-                 bool add, int64_t count, float* sums);
+                 const LineSums& to);
 
 struct Stretch {
   int64_t first;
