@@ -153,7 +153,9 @@ void add_to_rows(const float* line, const float* factors, std::span<const int64_
   constexpr int64_t kVectors = kCount == 1 ? 4 : 2;
   for (int64_t i = 0; i < to.count; i += kVectors * kLanes) {
     Floats sums[kCount][kVectors];
+#pragma GCC unroll 4
     for (size_t row = 0; row < kCount; ++row) {
+#pragma GCC unroll 4
       for (int64_t j = 0; j < kVectors; ++j) {
         const float* there = to.sums + static_cast<int64_t>(row) * to.stride + i + j * kLanes;
         sums[row][j] = to.add ? hn::LoadU(kFloats, there) : hn::Zero(kFloats);
@@ -162,17 +164,22 @@ void add_to_rows(const float* line, const float* factors, std::span<const int64_
     for (size_t t = 0; t < shifts.size(); ++t) {
       const float* in = line + shifts[t] + i;
       Floats numbers[kVectors];
+#pragma GCC unroll 4
       for (int64_t j = 0; j < kVectors; ++j) {
         numbers[j] = hn::LoadU(kFloats, in + j * kLanes);
       }
+#pragma GCC unroll 4
       for (size_t row = 0; row < kCount; ++row) {
         const Floats factor = hn::Set(kFloats, factors[row * shifts.size() + t]);
+#pragma GCC unroll 4
         for (int64_t j = 0; j < kVectors; ++j) {
           sums[row][j] = hn::MulAdd(factor, numbers[j], sums[row][j]);
         }
       }
     }
+#pragma GCC unroll 4
     for (size_t row = 0; row < kCount; ++row) {
+#pragma GCC unroll 4
       for (int64_t j = 0; j < kVectors; ++j) {
         hn::StoreU(sums[row][j], kFloats,
                    to.sums + static_cast<int64_t>(row) * to.stride + i + j * kLanes);
