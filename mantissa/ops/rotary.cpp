@@ -43,7 +43,8 @@ std::pair<at::Tensor, at::Tensor> compute_tables(int64_t length, int64_t head_wi
   const int64_t half = head_width / 2;
   for (int64_t t = 0; t < length; ++t) {
     for (int64_t c = 0; c < head_width; ++c) {
-      const double frequency = std::pow(base, -2.0 * static_cast<double>(c % half) / head_width);
+      const double frequency =
+          std::pow(base, -2.0 * static_cast<double>(c % half) / static_cast<double>(head_width));
       const double angle = static_cast<double>(t) * frequency;
       cosine[t * head_width + c] = std::cos(angle);
       sine[t * head_width + c] = std::sin(angle);
