@@ -36,7 +36,7 @@ class LibTorchAutocast {
 };
 
 at::Tensor random_tokens(Random& random) {
-  std::vector<int64_t> ids(4 * 24);
+  std::vector<int64_t> ids(96);  // 4 sequences of 24
   for (int64_t& id : ids) {
     id = 7 + static_cast<int64_t>(random.below(4));
   }
