@@ -66,10 +66,6 @@ AttentionShape shape_of(ComputePath path, const Inputs& in) {
           in.causal,        path == ComputePath::tf32};
 }
 
-Tensor in_lines(const Tensor& tensor) {
-  return tensor.stride(2) == 1 || tensor.stride(3) == 1 ? tensor : tensor.contiguous();
-}
-
 // A tensor with the format in which its numbers are multiplied, and its matrix of one head.
 struct Heads {
   Tensor tensor;
@@ -83,16 +79,13 @@ struct Heads {
   }
 };
 
-Format stored_format(const Tensor& tensor) {
-  return tensor.scalar_type() == at::kFloat ? Format::fp32
-                                            : tensor::format_of(tensor.scalar_type());
-}
-
 Heads factors(ComputePath path, const Tensor& tensor) {
-  return {in_lines(tensor), path == ComputePath::tf32 ? Format::tf32 : stored_format(tensor)};
+  return {in_lines(tensor), factor_format(path, tensor.scalar_type())};
 }
 
-Heads addends(const Tensor& tensor) { return {in_lines(tensor), stored_format(tensor)}; }
+Heads addends(const Tensor& tensor) {
+  return {in_lines(tensor), tensor::format_of(tensor.scalar_type())};
+}
 
 class Masks {
  public:
@@ -113,7 +106,7 @@ class Masks {
     const int64_t offset = batch * mask_.stride(0) + head * mask_.stride(1);
     return {static_cast<const char*>(mask_.const_data_ptr()) +
                 offset * static_cast<int64_t>(mask_.element_size()),
-            stored_format(mask_), mask_.stride(2), mask_.stride(3)};
+            tensor::format_of(mask_.scalar_type()), mask_.stride(2), mask_.stride(3)};
   }
 
  private:
@@ -128,7 +121,7 @@ AttentionOutput output(const Tensor& tensor, int64_t batch, int64_t head) {
   const int64_t offset = batch * tensor.stride(0) + head * tensor.stride(1);
   return {static_cast<char*>(tensor.mutable_data_ptr()) +
               offset * static_cast<int64_t>(tensor.element_size()),
-          stored_format(tensor), tensor.stride(2)};
+          tensor::format_of(tensor.scalar_type()), tensor.stride(2)};
 }
 
 // In LibTorch's memory order: (B, T, H, E) seen as (B, H, T, E).

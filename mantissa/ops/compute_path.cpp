@@ -22,6 +22,14 @@ ComputePath compute_path(std::initializer_list<at::ScalarType> dtypes) {
                                                                      : ComputePath::stock;
 }
 
+numerics::Format factor_format(ComputePath path, at::ScalarType dtype) {
+  return path == ComputePath::tf32 ? numerics::Format::tf32 : tensor::format_of(dtype);
+}
+
+at::Tensor in_lines(const at::Tensor& matrix) {
+  return matrix.stride(-1) == 1 || matrix.stride(-2) == 1 ? matrix : matrix.contiguous();
+}
+
 at::Tensor factor(ComputePath path, const at::Tensor& tensor) {
   MANTISSA_ASSERT(path != ComputePath::stock);
   return path == ComputePath::tf32 ? round_to_tf32(tensor) : tensor.to(at::kFloat);

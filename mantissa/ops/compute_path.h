@@ -23,6 +23,12 @@ ComputePath compute_path(std::initializer_list<at::ScalarType> dtypes);
 /// Whether products in `format` (bf16, fp16) are to be widened at this moment.
 bool widens(numerics::Format format);
 
+/// The format in which our kernels read a factor of `dtype` (Float, BFloat16, Half).
+numerics::Format factor_format(ComputePath path, at::ScalarType dtype);
+
+/// `matrix`, or matrices, whose rows or columns are contiguous: itself or a copy.
+at::Tensor in_lines(const at::Tensor& matrix);
+
 /// What the FP32 kernel multiplies in place of `tensor`.
 at::Tensor factor(ComputePath path, const at::Tensor& tensor);
 

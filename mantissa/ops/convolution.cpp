@@ -107,15 +107,6 @@ std::optional<Geometry> geometry_of(const Tensor& input, const Tensor& weight,
   return geometry;
 }
 
-Format stored_format(const Tensor& tensor) {
-  return tensor.scalar_type() == at::kFloat ? Format::fp32
-                                            : tensor::format_of(tensor.scalar_type());
-}
-
-Format factor_format(ComputePath path, const Tensor& tensor) {
-  return path == ComputePath::tf32 ? Format::tf32 : stored_format(tensor);
-}
-
 std::array<int64_t, kAxes> strides_of(const Tensor& tensor) {
   std::array<int64_t, kAxes> strides = {0, 0, 0};
   for (int64_t dim = 2; dim < tensor.dim(); ++dim) {
@@ -207,8 +198,9 @@ void to_filter(const Geometry& geometry, const Image& large, const Image& small,
       small_windows(geometry),
       large,
       small,
-      {grad_weight.mutable_data_ptr(), stored_format(grad_weight), rows * grad_weight.stride(0),
-       grad_weight.stride(0), grad_weight.stride(1), strides_of(grad_weight)}};
+      {grad_weight.mutable_data_ptr(), tensor::format_of(grad_weight.scalar_type()),
+       rows * grad_weight.stride(0), grad_weight.stride(0), grad_weight.stride(1),
+       strides_of(grad_weight)}};
   merge_axes(gradient.axes, gradient.source, gradient.sums);
   add_windows(gradient);
 }
@@ -223,9 +215,10 @@ Tensor forward(ComputePath path, const Geometry& geometry, const Tensor& input,
   Tensor out = at::empty(geometry.output, input.options(), layout_of(input, weight));
   const Tensor wide = bias.defined() ? addend(bias).contiguous() : bias;
   const auto pass = transposed ? &to_large : &to_small;
-  const Format format = factor_format(path, input);
+  const Format format = factor_format(path, input.scalar_type());
   pass(geometry, image_of(input, format), weight, format,
-       wide.defined() ? wide.const_data_ptr<float>() : nullptr, image_of(out, stored_format(out)));
+       wide.defined() ? wide.const_data_ptr<float>() : nullptr,
+       image_of(out, tensor::format_of(out.scalar_type())));
   return out;
 }
 
@@ -233,16 +226,16 @@ Tensor backward_by_input(ComputePath path, const Geometry& geometry, const Tenso
                          const Tensor& input, const Tensor& weight, bool transposed) {
   Tensor out = at::empty(input.sizes(), input.options(), layout_of(input, weight));
   const auto pass = transposed ? &to_small : &to_large;
-  const Format format = factor_format(path, input);
+  const Format format = factor_format(path, input.scalar_type());
   pass(geometry, image_of(grad_output, format), weight, format, nullptr,
-       image_of(out, stored_format(out)));
+       image_of(out, tensor::format_of(out.scalar_type())));
   return out;
 }
 
 Tensor backward_by_weight(ComputePath path, const Geometry& geometry, const Tensor& grad_output,
                           const Tensor& input, const Tensor& weight, bool transposed) {
   Tensor out = at::empty(weight.sizes(), weight.options(), layout_of(input, weight));
-  const Format format = factor_format(path, input);
+  const Format format = factor_format(path, input.scalar_type());
   const Image from = image_of(input, format);
   const Image to = image_of(grad_output, format);
   to_filter(geometry, transposed ? to : from, transposed ? from : to, out);
@@ -258,8 +251,8 @@ Tensor bias_gradient(const Tensor& grad_output) {
       Axis& axis = axes[static_cast<size_t>(dim - grad_output.dim()) + kAxes];
       axis.source = axis.windows = grad_output.size(dim);
     }
-    add_channels(image_of(grad_output, stored_format(grad_output)), axes, grad_output.size(0),
-                 grad_output.size(1), sums.mutable_data_ptr<float>());
+    add_channels(image_of(grad_output, tensor::format_of(grad_output.scalar_type())), axes,
+                 grad_output.size(0), grad_output.size(1), sums.mutable_data_ptr<float>());
   }
   return sums.to(grad_output.scalar_type());
 }

@@ -109,10 +109,6 @@ LinearCrossEntropyOptions checked_options(int64_t reduction, int64_t ignore_inde
   return {static_cast<at::Reduction::Reduction>(reduction), ignore_index, label_smoothing};
 }
 
-Tensor in_lines(const Tensor& matrix) {
-  return matrix.stride(0) == 1 || matrix.stride(1) == 1 ? matrix : matrix.contiguous();
-}
-
 Factor transposed(const Factor& factor) {
   return {factor.data, factor.format, factor.col_stride, factor.row_stride};
 }

@@ -41,10 +41,6 @@ bool has_shape_of_product(const Tensor& self, const Tensor& a, const Tensor& b) 
          self.size(-2) == a.size(-2) && self.size(-1) == b.size(-1);
 }
 
-Tensor in_lines(const Tensor& matrix) {
-  return matrix.stride(-1) == 1 || matrix.stride(-2) == 1 ? matrix : matrix.contiguous();
-}
-
 // The batch's matrix `index`, or the matrix itself.
 const void* matrix_at(const Tensor& tensor, int64_t index) {
   const int64_t offset = tensor.dim() == 3 ? index * tensor.stride(0) : 0;
@@ -57,9 +53,8 @@ Tensor by_panels(ComputePath path, const Tensor& a_in, const Tensor& b_in, const
                  float beta, float alpha) {
   const Tensor a = in_lines(a_in);
   const Tensor b = in_lines(b_in);
-  const Format stored =
-      a.scalar_type() == at::kFloat ? Format::fp32 : tensor::format_of(a.scalar_type());
-  const Format read = path == ComputePath::tf32 ? Format::tf32 : stored;
+  const Format stored = tensor::format_of(a.scalar_type());
+  const Format read = factor_format(path, a.scalar_type());
   const int64_t m = a.size(-2);
   const int64_t n = b.size(-1);
   const int64_t batch = a.dim() == 3 ? a.size(0) : 1;

@@ -1,7 +1,5 @@
 #include "mantissa/ops/cpu/activation_kernel.h"
 
-#include <algorithm>
-
 // Highway compiles this file once for each instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/ops/cpu/activation_kernel.cpp"
@@ -9,15 +7,12 @@
 // After foreach_target.h.
 #include <hwy/highway.h>
 
+#include "mantissa/ops/cpu/element_lanes-inl.h"
 #include "mantissa/ops/cpu/exp_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::ops::cpu {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-using numerics::kernels::HWY_NAMESPACE::Floats;
-using numerics::kernels::HWY_NAMESPACE::kFloats;
-
 HWY_INLINE Floats number(float value) { return hn::Set(kFloats, value); }
 
 // 1 / (1 + e^-x); the quotient of e^x and 1 + e^x where x < 0, so that small ones are right too.
@@ -43,81 +38,61 @@ HWY_INLINE Gelu gelu_of(Floats x) {
   return {gate, hn::Mul(x, gate)};
 }
 
-// The numbers from `i` on: whole vectors, and fewer at the end.
-struct Whole {
-  int64_t i;
-  HWY_INLINE Floats load(const float* from) const { return hn::LoadU(kFloats, from + i); }
-  HWY_INLINE void store(Floats numbers, float* to) const { hn::StoreU(numbers, kFloats, to + i); }
-};
-
-struct Rest {
-  int64_t i;
-  int64_t count;
-  HWY_INLINE Floats load(const float* from) const {
-    HWY_ALIGN float numbers[hn::MaxLanes(kFloats)] = {};
-    std::copy_n(from + i, count, numbers);
-    return hn::Load(kFloats, numbers);
-  }
-  HWY_INLINE void store(Floats numbers, float* to) const {
-    HWY_ALIGN float all[hn::MaxLanes(kFloats)];
-    hn::Store(numbers, kFloats, all);
-    std::copy_n(all, count, to + i);
-  }
-};
-
-template <typename Body>
-HWY_INLINE void for_vectors(int64_t count, const Body& body) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(kFloats));
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    body(Whole{i});
-  }
-  if (i < count) {
-    body(Rest{i, count - i});
-  }
-}
-
 void gelu(const float* x, int64_t count, float* out) {
-  for_vectors(count,
-              [&](const auto& part) HWY_ATTR { part.store(gelu_of(part.load(x)).out, out); });
+  for_vectors(
+      count,
+      [](const float* from, float* to)
+          HWY_ATTR { hn::StoreU(gelu_of(hn::LoadU(kFloats, from)).out, kFloats, to); },
+      x, out);
 }
 
 // The derivative is gate + x gate (1 - gate) 2 z', z' = sqrt(2 / pi) (1 + 3 * 0.044715 x^2).
-void gelu_gradient(const float* x_in, const float* grad_out, int64_t count, float* out,
+void gelu_gradient(const float* x, const float* grad_out, int64_t count, float* out,
                    float* grad_x) {
-  for_vectors(count, [&](const auto& part) HWY_ATTR {
-    const Floats x = part.load(x_in);
-    const Floats gradient = part.load(grad_out);
-    const Gelu y = gelu_of(x);
-    const Floats slope =
-        hn::MulAdd(number(3 * kCubic * kTwiceRoot), hn::Mul(x, x), number(kTwiceRoot));
-    const Floats derivative = hn::MulAdd(hn::Mul(y.out, hn::Sub(number(1), y.gate)), slope, y.gate);
-    part.store(y.out, out);
-    part.store(hn::Mul(gradient, derivative), grad_x);
-  });
+  for_vectors(
+      count,
+      [](const float* x_at, const float* grad_out_at, float* out_at, float* grad_x_at) HWY_ATTR {
+        const Floats value = hn::LoadU(kFloats, x_at);
+        const Floats gradient = hn::LoadU(kFloats, grad_out_at);
+        const Gelu y = gelu_of(value);
+        const Floats slope =
+            hn::MulAdd(number(3 * kCubic * kTwiceRoot), hn::Mul(value, value), number(kTwiceRoot));
+        const Floats derivative =
+            hn::MulAdd(hn::Mul(y.out, hn::Sub(number(1), y.gate)), slope, y.gate);
+        hn::StoreU(y.out, kFloats, out_at);
+        hn::StoreU(hn::Mul(gradient, derivative), kFloats, grad_x_at);
+      },
+      x, grad_out, out, grad_x);
 }
 
 void swiglu(const float* gate, const float* up, int64_t count, float* out) {
-  for_vectors(count, [&](const auto& part) HWY_ATTR {
-    const Floats x = part.load(gate);
-    part.store(hn::Mul(hn::Mul(x, sigmoid(x)), part.load(up)), out);
-  });
+  for_vectors(
+      count,
+      [](const float* gate_at, const float* up_at, float* out_at) HWY_ATTR {
+        const Floats x = hn::LoadU(kFloats, gate_at);
+        hn::StoreU(hn::Mul(hn::Mul(x, sigmoid(x)), hn::LoadU(kFloats, up_at)), kFloats, out_at);
+      },
+      gate, up, out);
 }
 
 // With s = sigmoid(gate): the derivative of gate s is s (1 + gate (1 - s)).
-void swiglu_gradient(const float* gate, const float* up_in, const float* grad_out, int64_t count,
+void swiglu_gradient(const float* gate, const float* up, const float* grad_out, int64_t count,
                      float* out, float* grad_gate, float* grad_up) {
-  for_vectors(count, [&](const auto& part) HWY_ATTR {
-    const Floats x = part.load(gate);
-    const Floats up = part.load(up_in);
-    const Floats gradient = part.load(grad_out);
-    const Floats s = sigmoid(x);
-    const Floats silu = hn::Mul(x, s);
-    const Floats derivative = hn::Mul(s, hn::MulAdd(x, hn::Sub(number(1), s), number(1)));
-    part.store(hn::Mul(silu, up), out);
-    part.store(hn::Mul(hn::Mul(gradient, up), derivative), grad_gate);
-    part.store(hn::Mul(gradient, silu), grad_up);
-  });
+  for_vectors(
+      count,
+      [](const float* gate_at, const float* up_at, const float* grad_out_at, float* out_at,
+         float* grad_gate_at, float* grad_up_at) HWY_ATTR {
+        const Floats x = hn::LoadU(kFloats, gate_at);
+        const Floats other = hn::LoadU(kFloats, up_at);
+        const Floats gradient = hn::LoadU(kFloats, grad_out_at);
+        const Floats s = sigmoid(x);
+        const Floats silu = hn::Mul(x, s);
+        const Floats derivative = hn::Mul(s, hn::MulAdd(x, hn::Sub(number(1), s), number(1)));
+        hn::StoreU(hn::Mul(silu, other), kFloats, out_at);
+        hn::StoreU(hn::Mul(hn::Mul(gradient, other), derivative), kFloats, grad_gate_at);
+        hn::StoreU(hn::Mul(gradient, silu), kFloats, grad_up_at);
+      },
+      gate, up, grad_out, out, grad_gate, grad_up);
 }
 
 void rotate(const float* x, const float* cosine, const float* sine, int64_t heads, int64_t half,
@@ -126,14 +101,18 @@ void rotate(const float* x, const float* cosine, const float* sine, int64_t head
   for (int64_t head = 0; head < heads; ++head) {
     const float* low = x + head * 2 * half;
     float* to = out + head * 2 * half;
-    for_vectors(half, [&](const auto& part) HWY_ATTR {
-      const Floats a = part.load(low);
-      const Floats b = part.load(low + half);
-      const Floats c = part.load(cosine);
-      const Floats s = hn::Mul(part.load(sine), sign);
-      part.store(hn::NegMulAdd(b, s, hn::Mul(a, c)), to);
-      part.store(hn::MulAdd(a, s, hn::Mul(b, c)), to + half);
-    });
+    for_vectors(
+        half,
+        [&](const float* low_at, const float* high_at, const float* cosine_at, const float* sine_at,
+            float* out_low_at, float* out_high_at) HWY_ATTR {
+          const Floats a = hn::LoadU(kFloats, low_at);
+          const Floats b = hn::LoadU(kFloats, high_at);
+          const Floats c = hn::LoadU(kFloats, cosine_at);
+          const Floats s = hn::Mul(hn::LoadU(kFloats, sine_at), sign);
+          hn::StoreU(hn::NegMulAdd(b, s, hn::Mul(a, c)), kFloats, out_low_at);
+          hn::StoreU(hn::MulAdd(a, s, hn::Mul(b, c)), kFloats, out_high_at);
+        },
+        low, low + half, cosine, sine, to, to + half);
   }
 }
 

@@ -13,19 +13,11 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include "mantissa/numerics/convert_lanes-inl.h"
+#include "mantissa/ops/cpu/read_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::ops::cpu {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-namespace lanes = numerics::kernels::HWY_NAMESPACE;
-using numerics::Format;
-
-using lanes::Floats;
-using lanes::kFloats;
-constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(kFloats));
-
 // Elements of a step of a pass: FP32 ones fill a cache line, and at least a vector.
 constexpr int64_t kStep = std::max<int64_t>(16, kLanes);
 
@@ -33,22 +25,16 @@ constexpr int64_t kStep = std::max<int64_t>(16, kLanes);
 constexpr int64_t kAhead = 512;
 
 template <Format kFormat>
-struct Elements {
-  using Type = lanes::Stored<kFormat>;
-  static HWY_INLINE Floats read(const Type* from) {
-    return lanes::decode_stored<kFormat>(hn::LoadU(lanes::StoredTag<kFormat>(), from));
-  }
+struct Elements : Reader<kFormat> {
+  using Type = typename Reader<kFormat>::Element;
   /// Rounds to nearest even.
   static HWY_INLINE void write(Floats numbers, Type* to) {
-    hn::StoreU(lanes::encode_stored<kFormat>(numbers), lanes::StoredTag<kFormat>(), to);
+    if constexpr (kFormat == Format::fp32) {
+      hn::StoreU(numbers, kFloats, to);
+    } else {
+      hn::StoreU(lanes::encode_stored<kFormat>(numbers), lanes::StoredTag<kFormat>(), to);
+    }
   }
-};
-
-template <>
-struct Elements<Format::fp32> {
-  using Type = float;
-  static HWY_INLINE Floats read(const float* from) { return hn::LoadU(kFloats, from); }
-  static HWY_INLINE void write(Floats numbers, float* to) { hn::StoreU(numbers, kFloats, to); }
 };
 
 // The last, partial step of an array.

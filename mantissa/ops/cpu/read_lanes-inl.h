@@ -1,4 +1,4 @@
-// Numbers of the formats of factors, read as vectors of FP32. Included once for each instruction
+// Numbers of any format that is read, as vectors of FP32. Included once for each instruction
 // set by files that Highway compiles so.
 #if defined(MANTISSA_OPS_CPU_READ_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_OPS_CPU_READ_LANES_INL_H
