@@ -195,6 +195,12 @@ std::vector<Figure> figures(const Setup& setup) {
       step_figure("fp32/libtorch-fp32",
                   "our FP32 step against plain LibTorch in FP32 with fused AdamW",
                   [] { return fp32_contest(libtorch_step(Format::fp32)); }, {}),
+      step_figure(
+          "statistics",
+          "our BF16 step with the statistics of every parameter's gradient against the same "
+          "without",
+          [] { return contest(our_step(Format::bf16, true), our_step(Format::bf16)); },
+          {{0.98, 0.99}, {0.98, 0.99}}),
       python_figure(setup, "fp32", "the best of eager, fused AdamW, and torch.compile with it",
                     {"eager", "fused", "compile"}, of_python),
       python_figure(setup, "autocast", "BF16 autocast with fused AdamW", {"autocast"},

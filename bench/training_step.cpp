@@ -198,15 +198,17 @@ tensor::ParameterList step_parameters() {
   return train::Learner(step_config(Format::fp32)).model().parameters();
 }
 
-Step our_step(Format compute) {
+Step our_step(Format compute, bool gradient_statistics) {
   struct State {
-    explicit State(Format format) : learner(step_config(format)), parts(learner.parts()) {}
+    State(Format format, bool statistics) : learner(step_config(format)), parts(learner.parts()) {
+      parts.gradient_statistics = statistics;
+    }
     train::Learner learner;
     train::StepParts parts;
     std::vector<data::Batch> batches = step_batches();
     size_t step = 0;
   };
-  return [state = std::make_shared<State>(compute)] {
+  return [state = std::make_shared<State>(compute, gradient_statistics)] {
     const data::Batch& batch = state->batches[state->step++ % state->batches.size()];
     return train::training_step(state->parts, {batch}, state->learner.lr()).loss;
   };

@@ -66,8 +66,9 @@ std::vector<data::Batch> step_batches();
 /// The weights that every step begins with, FP32.
 tensor::ParameterList step_parameters();
 
-/// What `mantissa train` does with default settings, in `compute`.
-Step our_step(numerics::Format compute);
+/// What `mantissa train` does with default settings, in `compute`; with the statistics of every
+/// parameter's gradient when asked.
+Step our_step(numerics::Format compute, bool gradient_statistics = false);
 
 /// The same by plain LibTorch: FP32, or BF16 under at::autocast, LibTorch's kernels, its fused
 /// AdamW.
