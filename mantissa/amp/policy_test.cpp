@@ -81,6 +81,7 @@ TEST(Policy, OurOperationsFollowLinear) {
     EXPECT_EQ(rule_of("mantissa::gelu_linear", name), keeps ? Rule::keep : Rule::lower) << name;
     EXPECT_EQ(rule_of("mantissa::add_layer_norm", name), keeps ? Rule::keep : Rule::lower_output)
         << name;
+    EXPECT_EQ(rule_of("mantissa::dropout", name), Rule::keep) << name;
   }
   EXPECT_EQ(rule_of("mantissa::layer_norm", "torch linear=fp32"), Rule::keep);
   EXPECT_EQ(rule_under("torch linear=fp32"), Rule::fp32);
