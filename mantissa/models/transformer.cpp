@@ -18,6 +18,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 #include "mantissa/ops/activation.h"
+#include "mantissa/ops/embedding.h"
 #include "mantissa/ops/linear_cross_entropy.h"
 #include "mantissa/ops/norm.h"
 #include "mantissa/ops/rotary.h"
@@ -167,7 +168,8 @@ at::Tensor Transformer::hidden(const at::Tensor& tokens) const {
   MANTISSA_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong, InvalidArgument,
                  "transformer: tokens have shape ", tokens.sizes(), " and dtype ",
                  tokens.scalar_type(), "; pass (batch, length) int64");
-  at::Tensor x = at::embedding(widened(embedding_), tokens);
+  at::Tensor x = options_.fused ? ops::embedding(embedding_, tokens)
+                                : at::embedding(widened(embedding_), tokens);
   at::Tensor branch;  // to be added to x where it is next normalized
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Block& block = blocks_[i];

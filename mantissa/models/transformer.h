@@ -21,9 +21,9 @@ struct TransformerOptions {
   int64_t mlp_ratio = 4;   // hidden width of the MLP over D
   double rope_base = 1e4;  // of the rotary frequencies
   Attention attention = Attention::causal;
-  // The norms, the MLP's activation, the rotary attention and the loss by our operations
-  // (ops/norm.h, activation.h, rotary.h, linear_cross_entropy.h) or, without it, by LibTorch's:
-  // slower, with more memory, and what at::autocast knows.
+  // The embedding, the norms, the MLP's activation, the rotary attention and the loss by our
+  // operations (ops/embedding.h, norm.h, activation.h, rotary.h, linear_cross_entropy.h) or,
+  // without it, by LibTorch's: slower, with more memory, and what at::autocast knows.
   bool fused = true;
 };
 
