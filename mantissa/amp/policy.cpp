@@ -72,7 +72,19 @@ void add_rules(const OperationIndex& operations, std::span<const OpRule> rules,
   }
 }
 
-// Our own operations without a rule of theirs. A linear layer with what is around it goes where
+// Our own operations without a rule of theirs.
+
+// The rows of a table.
+void follow_embedding(ResolvedRules& result) {
+  const auto found = result.find("aten::embedding");
+  if (found != result.end()) {
+    const ResolvedRule& rule = found->second;
+    result.emplace("mantissa::embedding",
+                   ResolvedRule{rule.rule, concat("as embedding, ", rule.source)});
+  }
+}
+
+// A linear layer with what is around it goes where
 // `linear` goes, or `mm`, which that becomes; a loss, which is such a result, is not lowered. Where
 // linear layers are lowered, a norm's result is what they read.
 void follow_linear(ResolvedRules& result) {
@@ -116,6 +128,7 @@ ResolvedRules resolve(const Policy& policy, const OperationIndex& operations,
     }
   }
   follow_linear(result);
+  follow_embedding(result);
   std::erase_if(result, [](const auto& entry) { return entry.second.rule == Rule::keep; });
   return result;
 }

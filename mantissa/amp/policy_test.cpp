@@ -81,7 +81,11 @@ TEST(Policy, OurOperationsFollowLinear) {
     EXPECT_EQ(rule_of("mantissa::gelu_linear", name), keeps ? Rule::keep : Rule::lower) << name;
     EXPECT_EQ(rule_of("mantissa::add_layer_norm", name), keeps ? Rule::keep : Rule::lower_output)
         << name;
+    EXPECT_EQ(rule_of("mantissa::dropout", name), Rule::keep) << name;
+    EXPECT_EQ(rule_of("mantissa::embedding", name), rule_of("aten::embedding", name)) << name;
   }
+  EXPECT_EQ(rule_of("mantissa::embedding", "lean"), Rule::lower_output);
+  EXPECT_EQ(rule_of("mantissa::embedding", "lean embedding=keep"), Rule::keep);
   EXPECT_EQ(rule_of("mantissa::layer_norm", "torch linear=fp32"), Rule::keep);
   EXPECT_EQ(rule_under("torch linear=fp32"), Rule::fp32);
   EXPECT_EQ(rule_under("torch linear=fp32 mantissa::linear_cross_entropy=lower"), Rule::lower);

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/dropout.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
@@ -18,6 +19,8 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 #include "mantissa/ops/activation.h"
+#include "mantissa/ops/dropout.h"
+#include "mantissa/ops/embedding.h"
 #include "mantissa/ops/linear_cross_entropy.h"
 #include "mantissa/ops/norm.h"
 #include "mantissa/ops/rotary.h"
@@ -65,6 +68,8 @@ void check(const TransformerOptions& o) {
                  " with ", o.heads, " heads; the width must be a multiple of twice the heads");
   MANTISSA_CHECK(o.rope_base > 1 && std::isfinite(o.rope_base), InvalidArgument,
                  "transformer: rope_base is ", o.rope_base, "; it must be greater than 1");
+  MANTISSA_CHECK(o.dropout >= 0 && o.dropout < 1, InvalidArgument, "transformer: dropout is ",
+                 o.dropout, "; pass a probability below 1");
 }
 
 void check_targets(const at::Tensor& targets, at::IntArrayRef shape) {
@@ -163,11 +168,19 @@ at::Tensor Transformer::transform(const Block& block, const at::Tensor& x) const
                         : at::linear(at::gelu(hidden, "tanh"), block.down);
 }
 
-at::Tensor Transformer::hidden(const at::Tensor& tokens) const {
+at::Tensor Transformer::drop(const at::Tensor& x, Mode mode) const {
+  const bool train = mode == Mode::training;
+  return options_.fused ? ops::dropout(x, options_.dropout, train)
+                        : at::dropout(x, options_.dropout, train);
+}
+
+at::Tensor Transformer::hidden(const at::Tensor& tokens, Mode mode) const {
   MANTISSA_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong, InvalidArgument,
                  "transformer: tokens have shape ", tokens.sizes(), " and dtype ",
                  tokens.scalar_type(), "; pass (batch, length) int64");
-  at::Tensor x = at::embedding(widened(embedding_), tokens);
+  at::Tensor x = options_.fused ? ops::embedding(embedding_, tokens)
+                                : at::embedding(widened(embedding_), tokens);
+  x = drop(x, mode);
   at::Tensor branch;  // to be added to x where it is next normalized
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Block& block = blocks_[i];
@@ -176,16 +189,17 @@ at::Tensor Transformer::hidden(const at::Tensor& tokens) const {
       const tensor::Scope attention("attention");
       branch = attend(block, i == 0 ? normalize(block.attention_norm, x)
                                     : normalize_sum(block.attention_norm, x, branch));
+      branch = drop(branch, mode);
     }
     const tensor::Scope mlp("mlp");
-    branch = transform(block, normalize_sum(block.mlp_norm, x, branch));
+    branch = drop(transform(block, normalize_sum(block.mlp_norm, x, branch)), mode);
   }
   const tensor::Scope head("head");
   return normalize_sum(final_norm_, x, branch);
 }
 
-at::Tensor Transformer::forward(const at::Tensor& tokens) const {
-  const at::Tensor x = hidden(tokens);
+at::Tensor Transformer::forward(const at::Tensor& tokens, Mode mode) const {
+  const at::Tensor x = hidden(tokens, mode);
   const tensor::Scope head("head");
   return widened(at::linear(x, embedding_));
 }
@@ -200,11 +214,11 @@ std::vector<std::string> Transformer::scopes() const {
   return paths;
 }
 
-at::Tensor Transformer::loss(const at::Tensor& tokens, const at::Tensor& targets) const {
+at::Tensor Transformer::loss(const at::Tensor& tokens, const at::Tensor& targets, Mode mode) const {
   if (!options_.fused) {
-    return token_loss(forward(tokens), targets);
+    return token_loss(forward(tokens, mode), targets);
   }
-  const at::Tensor x = hidden(tokens);
+  const at::Tensor x = hidden(tokens, mode);
   check_targets(targets, tokens.sizes());
   const tensor::Scope head("head");
   return ops::linear_cross_entropy(x.flatten(0, 1), embedding_, {}, targets.flatten());

@@ -13,6 +13,9 @@ namespace mantissa::models {
 /// Which positions a position may look at: those before it, or all.
 enum class Attention { causal, bidirectional };
 
+/// Whether dropout drops anything.
+enum class Mode { training, evaluation };
+
 struct TransformerOptions {
   int64_t vocabulary = 16;
   int64_t layers = 4;
@@ -20,10 +23,12 @@ struct TransformerOptions {
   int64_t heads = 4;       // H
   int64_t mlp_ratio = 4;   // hidden width of the MLP over D
   double rope_base = 1e4;  // of the rotary frequencies
+  double dropout = 0;      // of the embedding and of what each block adds twice; below 1
   Attention attention = Attention::causal;
-  // The norms, the MLP's activation, the rotary attention and the loss by our operations
-  // (ops/norm.h, activation.h, rotary.h, linear_cross_entropy.h) or, without it, by LibTorch's:
-  // slower, with more memory, and what at::autocast knows.
+  // The embedding, dropout, the norms, the MLP's activation, the rotary attention and the loss by
+  // our operations (ops/embedding.h, dropout.h, norm.h, activation.h, rotary.h,
+  // linear_cross_entropy.h) or, without it, by LibTorch's: slower, with more memory, and what
+  // at::autocast knows.
   bool fused = true;
 };
 
@@ -49,14 +54,16 @@ class MANTISSA_API Transformer {
   Transformer(Transformer&&) = default;  // a copy would share the parameters
   Transformer& operator=(Transformer&&) = default;
 
-  /// `tokens` (B, T) int64 -> logits (B, T, V) FP32.
-  at::Tensor forward(const at::Tensor& tokens) const;
+  /// `tokens` (B, T) int64 -> logits (B, T, V) FP32. Masks of dropout are drawn from LibTorch's
+  /// default CPU generator.
+  at::Tensor forward(const at::Tensor& tokens, Mode mode = Mode::training) const;
 
   /// Mean of -log p(target) in nats over the targets that are not -100: 0-d FP32.
   /// `tokens` and `targets` (B, T) int64. With `fused` head and loss are one operation,
   /// whose logits are FP32 and never whole; without it they are token_loss(forward(tokens),
   /// targets).
-  at::Tensor loss(const at::Tensor& tokens, const at::Tensor& targets) const;
+  at::Tensor loss(const at::Tensor& tokens, const at::Tensor& targets,
+                  Mode mode = Mode::training) const;
 
   tensor::ParameterList parameters() const;
 
@@ -77,7 +84,8 @@ class MANTISSA_API Transformer {
     at::Tensor down;  // (D, mlp_ratio * D)
   };
 
-  at::Tensor hidden(const at::Tensor& tokens) const;  // (B, T, D), what the head reads
+  at::Tensor hidden(const at::Tensor& tokens, Mode mode) const;  // (B, T, D), what the head reads
+  at::Tensor drop(const at::Tensor& x, Mode mode) const;
   at::Tensor attend(const Block& block, const at::Tensor& x) const;
   at::Tensor transform(const Block& block, const at::Tensor& x) const;
   at::Tensor normalize(const Norm& norm, const at::Tensor& x) const;

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -124,14 +125,18 @@ TEST(Transformer, TheFusedLossIsThatOfTheLogits) {
 
 // Central differences in double: truncation h^2 and cancellation u/h are both near 1e-10 at
 // h = 1e-5, and the rotary tables are constants.
-TEST(Transformer, GradientsMatchFiniteDifferences) {
-  Transformer model(kTiny, 9);
+void expect_gradients_of_finite_differences(const TransformerOptions& options) {
+  Transformer model(options, 9);
   for (const tensor::Parameter& parameter : model.parameters()) {
     parameter.value.set_data(parameter.value.detach().to(at::kDouble));
   }
   const at::Tensor tokens = random_tokens(2, 5, 10);
   const at::Tensor targets = random_tokens(2, 5, 11);
-  model.loss(tokens, targets).backward();
+  const auto loss = [&] {
+    at::manual_seed(12);  // the same masks
+    return model.loss(tokens, targets);
+  };
+  loss().backward();
   const double h = 1e-5;
   for (const tensor::Parameter& parameter : model.parameters()) {
     const at::NoGradGuard no_grad;
@@ -140,14 +145,45 @@ TEST(Transformer, GradientsMatchFiniteDifferences) {
     for (int64_t i : {int64_t{0}, last / 2, last}) {
       const double value = values[i];
       values[i] = value + h;
-      const double above = model.loss(tokens, targets).item<double>();
+      const double above = loss().item<double>();
       values[i] = value - h;
-      const double below = model.loss(tokens, targets).item<double>();
+      const double below = loss().item<double>();
       values[i] = value;
       EXPECT_NEAR(parameter.value.grad().view(-1)[i].item<double>(), (above - below) / (2 * h),
                   1e-8)
           << parameter.name << "[" << i << "]";
     }
+  }
+}
+
+TEST(Transformer, GradientsMatchFiniteDifferences) {
+  expect_gradients_of_finite_differences(kTiny);
+}
+
+TEST(Transformer, GradientsWithDropoutMatchFiniteDifferences) {
+  TransformerOptions options = kTiny;
+  options.dropout = 0.25;
+  expect_gradients_of_finite_differences(options);
+}
+
+TEST(Transformer, DropoutIsOfTrainingAloneAndDrawsFromTheDefaultGenerator) {
+  const at::Tensor tokens = random_tokens(2, 6, 3);
+  TransformerOptions options = kTiny;
+  for (const bool fused : {true, false}) {
+    options.fused = fused;
+    options.dropout = 0;
+    const at::Tensor without = Transformer(options, 1).forward(tokens);
+    options.dropout = 0.25;
+    const Transformer model(options, 1);
+    at::manual_seed(5);
+    const at::Tensor first = model.forward(tokens);
+    EXPECT_FALSE(at::equal(first, without));
+    EXPECT_FALSE(at::equal(model.forward(tokens), first));
+    at::manual_seed(5);
+    EXPECT_TRUE(at::equal(model.forward(tokens, Mode::evaluation), without));
+    EXPECT_TRUE(at::equal(model.forward(tokens), first));
+    EXPECT_EQ(model.loss(tokens, tokens, Mode::evaluation).item<float>(),
+              Transformer(options, 1).loss(tokens, tokens, Mode::evaluation).item<float>());
   }
 }
 
@@ -165,6 +201,10 @@ TEST(Transformer, RefusesImpossibleShapesByName) {
   options = kTiny;
   options.layers = 0;
   EXPECT_THROW(Transformer(options, 0), InvalidArgument);
+  options = kTiny;
+  options.dropout = 1;
+  EXPECT_EQ(message_of<InvalidArgument>([&] { Transformer(options, 0); }),
+            "transformer: dropout is 1; pass a probability below 1");
   EXPECT_THROW((void)Transformer(kTiny, 0).forward(at::full({3}, 1, at::kLong)), InvalidArgument);
   EXPECT_EQ(message_of<InvalidArgument>([] {
               (void)Transformer(kTiny, 0).loss(random_tokens(2, 6, 3), random_tokens(2, 5, 4));

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mantissa/base/api.h"
 #include "mantissa/numerics/format.h"
 #include "mantissa/numerics/rounding.h"
 
@@ -28,7 +29,8 @@ void decode(Format format, const void* patterns, float* values, size_t size);
 
 /// At least `size` words of the stream from `block` on, four a block; up to kMaxRandomGroup - 1
 /// words more.
-void random_words(uint64_t seed, uint64_t stream, uint64_t block, uint32_t* words, size_t size);
+MANTISSA_API void random_words(uint64_t seed, uint64_t stream, uint64_t block, uint32_t* words,
+                               size_t size);
 
 const char* target_name();
 

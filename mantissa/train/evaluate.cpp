@@ -27,7 +27,8 @@ EvaluationResult evaluate(const StepParts& parts, std::shared_ptr<const data::Da
     if (targets == 0) {
       continue;
     }
-    sum += forward_loss(parts, batch).item<double>() * static_cast<double>(targets);
+    sum += forward_loss(parts, batch, models::Mode::evaluation).item<double>() *
+           static_cast<double>(targets);
     result.num_targets += targets;
   }
   MANTISSA_CHECK(result.num_targets > 0, InvalidArgument,

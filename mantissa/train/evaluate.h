@@ -17,8 +17,8 @@ struct EvaluationResult {
 };
 
 /// The model's loss on `dataset`, each window of the pass once, in a fixed order, without
-/// gradients, summed in double. The precision is that of `parts`; with an average of the weights
-/// (parts.ema) it is the average that is evaluated.
+/// gradients and dropout, summed in double. The precision is that of `parts`; with an average of
+/// the weights (parts.ema) it is the average that is evaluated.
 MANTISSA_API EvaluationResult evaluate(const StepParts& parts,
                                        std::shared_ptr<const data::Dataset> dataset,
                                        const data::EvaluationOptions& options);

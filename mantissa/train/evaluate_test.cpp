@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "mantissa/train/assembly.h"
 #include "mantissa/train/tiny_run_test.h"
@@ -23,6 +24,22 @@ TEST_F(EvaluateTest, ScoresEachBaseOnceWhateverTheBatch) {
   // Means of up to 224 FP32 terms: gamma_224 = 224 * 2^-24.
   EXPECT_NEAR(one.loss, many.loss, 224 * 0x1p-24 * one.loss);
   EXPECT_DOUBLE_EQ(one.bits_per_base, one.loss / std::numbers::ln2);
+}
+
+TEST_F(EvaluateTest, DropsNothing) {
+  RunConfig run = config();
+  const RunData data = open_data(run);
+  const auto losses = [&](double dropout) {
+    run.model.dropout = dropout;
+    Learner learner(run);
+    const data::Batch batch = make_loader(run, data)->next();
+    return std::pair(evaluate(learner.parts(), data.validation, {}).loss,
+                     forward_loss(learner.parts(), batch).item<double>());
+  };
+  const auto [without, trained_without] = losses(0);
+  const auto [with, trained_with] = losses(0.5);
+  EXPECT_EQ(with, without);
+  EXPECT_NE(trained_with, trained_without);
 }
 
 TEST_F(EvaluateTest, LeavesNoGradientsBehind) {

@@ -181,7 +181,7 @@ void Loop::warn_of_lost_updates(const StepReport& report) {
           "; set optim.masters to split, compensated or stochastic")});
 }
 
-// Nothing draws from LibTorch's generator now; a model with dropout would, and resumes must match.
+// Dropout draws from LibTorch's generator, and resumes must match.
 void Loop::seed_generator() {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard<std::mutex> lock(generator.mutex());

@@ -51,12 +51,13 @@ class LoopTest : public TinyRunTest {
 };
 
 TEST_F(LoopTest, AnInterruptionAtAnyStepChangesNothing) {
-  // All state moves: FP16 that overflows at first, accumulation, 16-bit parameters.
+  // All state moves: FP16 that overflows at first, accumulation, 16-bit parameters, dropout.
   const RunConfig run = config({{"precision.compute", "fp16"},
                                 {"precision.param", "fp16"},
                                 {"scale.initial", "1e9"},
                                 {"scale.growth_interval", "3"},
-                                {"train.microbatch", "2"}});
+                                {"train.microbatch", "2"},
+                                {"model.dropout", "0.2"}});
   const LoopOutcome whole = start_run(run, root_ / "whole");
   EXPECT_EQ(whole.ending, Ending::finished);
   EXPECT_GT(whole.summary.skipped_steps, 0);

@@ -28,6 +28,7 @@ struct ModelConfig {
   int64_t heads = 4;
   int64_t mlp_ratio = 4;
   double rope_base = 1e4;
+  double dropout = 0;
 };
 
 struct TrainConfig {

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <functional>
-#include <optional>
 #include <utility>
 
 #include <ATen/ops/full.h>
@@ -26,7 +25,7 @@ namespace {
 using MicrobatchLoss = std::function<at::Tensor(size_t i)>;
 
 SkipExplanation explain_skip(const StepParts& parts, const std::vector<int64_t>& targets,
-                             const monitor::ReplayPoint& point, double scale,
+                             const std::vector<monitor::ReplayPoint>& points, double scale,
                              const MicrobatchLoss& loss) {
   const tensor::ParameterList parameters = parts.model.parameters();
   for (size_t i = 0; i < targets.size(); ++i) {
@@ -34,7 +33,7 @@ SkipExplanation explain_skip(const StepParts& parts, const std::vector<int64_t>&
       continue;
     }
     const monitor::SkipReason reason =
-        monitor::find_skip_reason(point, parameters, scale, [&] { return loss(i); });
+        monitor::find_skip_reason(points[i], parameters, scale, [&] { return loss(i); });
     if (reason.cause != monitor::SkipCause::unseen) {
       return {reason, i};
     }
@@ -48,14 +47,14 @@ int64_t num_targets(const data::Batch& batch) {
   return batch.targets.ne(data::kIgnore).sum().item<int64_t>();
 }
 
-at::Tensor forward_loss(const StepParts& parts, const data::Batch& batch) {
+at::Tensor forward_loss(const StepParts& parts, const data::Batch& batch, models::Mode mode) {
   const ops::Tf32Guard tf32(parts.compute == Format::tf32 ? ops::Tf32::on : ops::Tf32::off);
   const CategoryScope activations(Category::activations);
   const amp::Autocast region(parts.policy, parts.formats);
   if (parts.policy.output.value_or(Format::fp32) == Format::fp32) {
-    return parts.model.loss(batch.tokens, batch.targets);
+    return parts.model.loss(batch.tokens, batch.targets, mode);
   }
-  const at::Tensor logits = amp::cast_output(parts.policy, parts.model.forward(batch.tokens));
+  const at::Tensor logits = amp::cast_output(parts.policy, parts.model.forward(batch.tokens, mode));
   return models::token_loss(logits, batch.targets);
 }
 
@@ -77,13 +76,13 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     const double share = static_cast<double>(targets[i]) / static_cast<double>(total);
     return forward_loss(parts, microbatches[i]).mul(share);
   };
-  std::optional<monitor::ReplayPoint> point;
-  if (parts.explain_skips) {
-    point.emplace();
-  }
+  std::vector<monitor::ReplayPoint> points;  // of each microbatch, to explain a skip
   StepReport report;
   report.scale = parts.scaler.value().item<double>();
   for (size_t i = 0; i < microbatches.size(); ++i) {
+    if (parts.explain_skips) {
+      points.emplace_back();
+    }
     if (targets[i] == 0) {
       continue;  // the mean of nothing would be NaN
     }
@@ -110,8 +109,8 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     parts.ema->update(parts.optimizer, report.outcome);
   }
   if (report.outcome == optim::StepOutcome::skipped) {
-    if (point) {
-      report.skip = explain_skip(parts, targets, *point, report.scale, loss_of);
+    if (parts.explain_skips) {
+      report.skip = explain_skip(parts, targets, points, report.scale, loss_of);
     }
   } else {
     report.lost = parts.optimizer.lost_updates();

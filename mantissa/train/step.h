@@ -53,7 +53,8 @@ MANTISSA_API int64_t num_targets(const data::Batch& batch);
 
 /// The loss of `batch` as its policy has it computed: mean nats a target, 0-d FP32. With gradients
 /// when grad mode is on.
-MANTISSA_API at::Tensor forward_loss(const StepParts& parts, const data::Batch& batch);
+MANTISSA_API at::Tensor forward_loss(const StepParts& parts, const data::Batch& batch,
+                                     models::Mode mode = models::Mode::training);
 
 /// One optimizer step over the mean loss of all targets in `microbatches`, whose number does not
 /// change the result beyond the order of FP32 sums. A step with a gradient that is not finite

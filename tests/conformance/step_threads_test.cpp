@@ -21,7 +21,8 @@ struct Trained {
 Trained train(const std::string& policy, int threads) {
   at::set_num_threads(threads);
   at::manual_seed(41);
-  const models::Transformer model({.vocabulary = 12, .layers = 2, .width = 96, .heads = 3}, 41);
+  const models::Transformer model(
+      {.vocabulary = 12, .layers = 2, .width = 96, .heads = 3, .dropout = 0.1}, 41);
   optim::Optimizer optimizer(model.parameters(), {.kind = optim::Kind::adamw});
   Trained result;
   for (int step = 0; step < 3; ++step) {
