@@ -16,6 +16,7 @@
 #include "bench/figure_run.h"
 #include "bench/join.h"
 #include "bench/machine.h"
+#include "bench/memory.h"
 #include "bench/roofline.h"
 #include "bench/row.h"
 #include "bench/table.h"
@@ -29,6 +30,7 @@ namespace {
 struct Options {
   std::string only;
   std::string json_file;
+  std::string growth;
   std::vector<std::string> show;
   double seconds = 20;
   int threads = 0;
@@ -112,8 +114,14 @@ int run_command(int argc, char** argv) {
       "--show", options.show,
       "show files that --json wrote as one table, and exit; with --json, write them as one file");
   app.add_flag("--markdown", options.markdown, "the table in Markdown");
+  app.add_option("--growth", options.growth)->group("");  // what memory/growth calls
   CLI11_PARSE(app, argc, argv);
 
+  if (!options.growth.empty()) {
+    ops::install_cpu_kernels();
+    answer_growth(options.growth);
+    return 0;
+  }
   const Style style = options.markdown ? Style::markdown : Style::text;
   if (!options.show.empty()) {
     std::vector<nlohmann::json> runs;

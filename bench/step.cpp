@@ -199,7 +199,10 @@ std::vector<Figure> figures(const Setup& setup) {
           "statistics",
           "our BF16 step with the statistics of every parameter's gradient against the same "
           "without",
-          [] { return contest(our_step(Format::bf16, true), our_step(Format::bf16)); },
+          [] {
+            return contest(our_step(Format::bf16, {.gradient_statistics = true}),
+                           our_step(Format::bf16));
+          },
           {{0.98, 0.99}, {0.98, 0.99}}),
       python_figure(setup, "fp32", "the best of eager, fused AdamW, and torch.compile with it",
                     {"eager", "fused", "compile"}, of_python),

@@ -27,6 +27,7 @@
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/ops/rotary.h"
+#include "mantissa/tensor/memory.h"
 #include "mantissa/train/assembly.h"
 #include "mantissa/train/step.h"
 
@@ -38,7 +39,7 @@ using Tensors = std::vector<at::Tensor>;
 
 constexpr int kBatches = 4;
 
-train::RunConfig step_config(Format compute) {
+train::RunConfig step_config(Format compute, const StepSettings& settings) {
   train::RunConfig config;
   config.data.context = kStepContext;
   config.model.layers = kStepLayers;
@@ -55,6 +56,8 @@ train::RunConfig step_config(Format compute) {
   config.optim.weight_decay = kStepWeightDecay;
   config.optim.clip = kStepClip;
   config.precision.compute = numerics::to_string(compute);
+  config.precision.policy = settings.policy;
+  config.train.recompute = settings.recompute;
   return config;
 }
 
@@ -195,23 +198,34 @@ std::vector<data::Batch> step_batches() {
 
 tensor::ParameterList step_parameters() {
   static_assert(kStepVocabulary == data::kPaddedVocabulary);
-  return train::Learner(step_config(Format::fp32)).model().parameters();
+  return train::Learner(step_config(Format::fp32, {})).model().parameters();
 }
 
-Step our_step(Format compute, bool gradient_statistics) {
+Step our_step(Format compute, const StepSettings& settings) {
   struct State {
-    State(Format format, bool statistics) : learner(step_config(format)), parts(learner.parts()) {
-      parts.gradient_statistics = statistics;
+    State(Format format, const StepSettings& chosen)
+        : learner(step_config(format, chosen)), parts(learner.parts()) {
+      parts.gradient_statistics = chosen.gradient_statistics;
     }
     train::Learner learner;
     train::StepParts parts;
     std::vector<data::Batch> batches = step_batches();
     size_t step = 0;
   };
-  return [state = std::make_shared<State>(compute, gradient_statistics)] {
+  return [state = std::make_shared<State>(compute, settings)] {
     const data::Batch& batch = state->batches[state->step++ % state->batches.size()];
     return train::training_step(state->parts, {batch}, state->learner.lr()).loss;
   };
+}
+
+double activation_bytes(Format compute, const StepSettings& settings) {
+  train::Learner learner(step_config(compute, settings));
+  const std::vector<data::Batch> batches = step_batches();
+  // The first pass makes what later ones find, such as tables of positions.
+  train::forward_loss(learner.parts(), batches[0]);
+  const int64_t before = tensor::memory::live_bytes().total();
+  const at::Tensor loss = train::forward_loss(learner.parts(), batches[0]);
+  return static_cast<double>(tensor::memory::live_bytes().total() - before);
 }
 
 Step libtorch_step(Format compute) {

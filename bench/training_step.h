@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "bench/same_losses.h"
@@ -66,9 +67,19 @@ std::vector<data::Batch> step_batches();
 /// The weights that every step begins with, FP32.
 tensor::ParameterList step_parameters();
 
-/// What `mantissa train` does with default settings, in `compute`; with the statistics of every
-/// parameter's gradient when asked.
-Step our_step(numerics::Format compute, bool gradient_statistics = false);
+/// Settings that are not the defaults.
+struct StepSettings {
+  std::string policy = "torch-fixed";
+  std::string recompute = "none";
+  bool gradient_statistics = false;  // of every parameter
+};
+
+/// What `mantissa train` does with default settings but these, in `compute`.
+Step our_step(numerics::Format compute, const StepSettings& settings = {});
+
+/// What that step keeps for backward: bytes that are live after the forward pass and were not
+/// before it.
+double activation_bytes(numerics::Format compute, const StepSettings& settings = {});
 
 /// The same by plain LibTorch: FP32, or BF16 under at::autocast, LibTorch's kernels, its fused
 /// AdamW.

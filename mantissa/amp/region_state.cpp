@@ -1,12 +1,22 @@
 #include "mantissa/amp/region_state.h"
 
+#include <memory>
+
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "mantissa/amp/active_region.h"
 #include "mantissa/amp/autocast.h"
 #include "mantissa/tensor/scope.h"
+#include "mantissa/tensor/thread_state.h"
 
 namespace mantissa::amp {
+namespace {
+
+const tensor::ThreadStatePart part([]() -> tensor::EnterAgain {
+  return [state = RegionState()] { return std::make_shared<RestoreRegion>(state); };
+});
+
+}  // namespace
 
 RegionState::RegionState()
     : policy_(active_region().policy),

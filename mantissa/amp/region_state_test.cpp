@@ -4,16 +4,24 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/conv1d.h>
+#include <ATen/ops/dropout.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
+#include "mantissa/amp/at_autocast_testing.h"
 #include "mantissa/amp/autocast.h"
 #include "mantissa/amp/autocast_function.h"
+#include "mantissa/amp/grad_scaler.h"
+#include "mantissa/tensor/recompute.h"
 #include "mantissa/tensor/scope.h"
 
 namespace mantissa::amp {
@@ -226,6 +234,98 @@ TEST(AutocastFunction, BlocksThatShareAWeightAreRecomputedAsTheyRan) {
       }
     }
   }
+}
+
+using tensor::Tensors;
+
+// A block with dropout and a product in a scope of its own.
+Tensors block(const Tensors& in, const at::Tensor& w) {
+  const at::Tensor hidden = at::dropout(at::gelu(at::linear(in[0], w)), 0.5, /*train=*/true);
+  const tensor::Scope scope("inner");
+  return {at::linear(hidden, w).add(in[0]), hidden};
+}
+
+struct BlocksRun {
+  Tensors numbers;
+  std::vector<at::ScalarType> dtypes;  // of products, in the order of the calls
+};
+
+// Two microbatches of three blocks that share their weight, the loss scaled, in whatever `enter`
+// enters; what it returns is left before backward.
+template <typename Enter>
+BlocksRun run_blocks(bool again, const Enter& enter) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  generator.set_current_seed(5);
+  const at::Tensor w = at::randn({8, 8}).mul(0.25).requires_grad_();
+  const at::Tensor x = at::randn({4, 8}).requires_grad_();
+  GradScaler scaler(at::kCPU, {.init_scale = 256});
+  BlocksRun result;
+  for (int microbatch = 0; microbatch < 2; ++microbatch) {
+    at::Tensor loss;
+    {
+      const auto region = enter();
+      const tensor::Scope scope("block");
+      Tensors stream = {x};
+      for (int i = 0; i < 3; ++i) {
+        const auto function = [w](const Tensors& in) { return block(in, w); };
+        stream = again ? tensor::recompute(stream, function) : function(stream);
+        result.dtypes.push_back(stream[1].scalar_type());
+      }
+      loss = stream[0].to(at::kFloat).mul(at::randn({4, 8})).sum();
+      result.numbers.push_back(loss);
+    }
+    scaler.scale(loss).backward();
+  }
+  result.numbers.insert(result.numbers.end(), {w.grad(), x.grad(), at::randn({2})});
+  return result;
+}
+
+template <typename Enter>
+void expect_same_blocks(const char* name, const Enter& enter) {
+  const BlocksRun plain = run_blocks(false, enter);
+  const BlocksRun again = run_blocks(true, enter);
+  EXPECT_EQ(plain.dtypes, again.dtypes) << name;
+  for (size_t i = 0; i < plain.numbers.size(); ++i) {
+    EXPECT_TRUE(at::isfinite(plain.numbers[i]).all().item<bool>());
+    EXPECT_TRUE(at::equal(plain.numbers[i], again.numbers[i])) << name << " " << i;
+  }
+}
+
+TEST(Recompute, EntersTheRegionOfTheForwardPassAgain) {
+  for (const char* policy :
+       {"fp32", "torch", "torch compute=fp16", "torch-fixed", "torch-fixed compute=fp16", "lean",
+        "torch-fixed scope:*.inner=fp32", "torch scope:block=fp32", "keras"}) {
+    expect_same_blocks(policy, [&] { return Autocast(find_policy(policy)); });
+  }
+  struct Disabled {
+    Autocast outer = Autocast(find_policy("torch"));
+    Autocast inner = Autocast::disabled();
+  };
+  expect_same_blocks("disabled", [] { return Disabled(); });
+}
+
+TEST(Recompute, EntersLibTorchsAutocastAgain) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    expect_same_blocks(c10::toString(dtype), [&] { return AtAutocast(dtype); });
+  }
+}
+
+// Whatever is open where backward is called.
+TEST(Recompute, TheRegionWhereBackwardIsCalledDoesNotCount) {
+  const at::Tensor w = at::ones({2, 2}).requires_grad_();
+  std::vector<at::ScalarType> dtypes;
+  at::Tensor loss;
+  {
+    const Autocast region(find_policy("torch compute=fp16"));
+    loss = tensor::recompute(at::ones({2, 2}), [&, w](const at::Tensor& in) {
+             dtypes.push_back(product_dtype());
+             return at::mm(in.exp(), w).exp();
+           }).sum();
+  }
+  const Autocast region(find_policy("torch"));
+  loss.backward();
+  EXPECT_EQ(dtypes, std::vector<at::ScalarType>({at::kHalf, at::kHalf}));
+  EXPECT_EQ(product_dtype(), at::kBFloat16);
 }
 
 TEST(AutocastFunction, OutsideOfRegionsBothRunAsTheyAre) {

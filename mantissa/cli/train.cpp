@@ -23,6 +23,7 @@ struct Options {
   std::optional<std::string> precision;
   std::optional<std::string> policy;
   std::optional<std::string> microbatch;
+  std::optional<std::string> recompute;
   std::vector<std::string> settings;
   bool json = false;
   bool help_keys = false;
@@ -31,7 +32,8 @@ struct Options {
 std::vector<train::Setting> all_settings(const Options& options) {
   return settings_of(options.settings, {{"precision.compute", options.precision},
                                         {"precision.policy", options.policy},
-                                        {"train.microbatch", options.microbatch}});
+                                        {"train.microbatch", options.microbatch},
+                                        {"train.recompute", options.recompute}});
 }
 
 // runs/<name of the run file>-<precision>, the first of -2, -3, ... that is free.
@@ -57,7 +59,7 @@ void run_train(const Options& options, int& exit_code) {
   MANTISSA_CHECK(options.resume.empty() || (options.out.empty() && all_settings(options).empty()),
                  InvalidArgument,
                  "train: --resume takes the settings of its run folder; leave out --set, "
-                 "--precision, --policy, --microbatch and --out, or start a new run");
+                 "--precision, --policy, --microbatch, --recompute and --out, or start a new run");
   train::RunConfig config;
   std::filesystem::path folder = options.resume;
   if (options.resume.empty()) {
@@ -115,6 +117,9 @@ void add_train(CLI::App& app, int& exit_code) {
                       "precision.policy=...");
   command->add_option("--microbatch", options->microbatch,
                       "sequences a forward pass; short for --set train.microbatch=...");
+  command->add_option("--recompute", options->recompute,
+                      "none, elementwise, block or full: what backward computes again instead of "
+                      "keeping it; short for --set train.recompute=...");
   command->add_option("--set", options->settings, "KEY=VALUE, over the run file; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--json", options->json, "summary as one JSON object, the last line of stdout");

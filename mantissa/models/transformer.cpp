@@ -1,9 +1,12 @@
 // Shapes: B sequences, T tokens, D width, H heads, W = D / H, V vocabulary.
 #include "mantissa/models/transformer.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/dropout.h>
@@ -25,13 +28,21 @@
 #include "mantissa/ops/norm.h"
 #include "mantissa/ops/rotary.h"
 #include "mantissa/tensor/dtype.h"
+#include "mantissa/tensor/recompute.h"
 #include "mantissa/tensor/scope.h"
 
 namespace mantissa::models {
 namespace {
 
+using tensor::Tensors;
+
 constexpr double kNormEpsilon = 1e-5;
 constexpr uint64_t kInitStream = 0x696e6974;  // one stream per parameter from here on
+
+at::Tensor drop(const TransformerOptions& options, const at::Tensor& x) {
+  return options.fused ? ops::dropout(x, options.dropout)
+                       : at::dropout(x, options.dropout, /*train=*/true);
+}
 
 at::Tensor normal_parameter(std::initializer_list<int64_t> shape, double deviation, uint64_t seed,
                             uint64_t index) {
@@ -80,6 +91,21 @@ void check_targets(const at::Tensor& targets, at::IntArrayRef shape) {
 
 }  // namespace
 
+Recompute parse_recompute(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, Recompute>, 4> kNames = {
+      {{"none", Recompute::none},
+       {"elementwise", Recompute::elementwise},
+       {"block", Recompute::block},
+       {"full", Recompute::full}}};
+  for (const auto& [known, value] : kNames) {
+    if (known == name) {
+      return value;
+    }
+  }
+  throw InvalidArgument(
+      concat("recompute: unknown \"", name, "\"; valid: none elementwise block full"));
+}
+
 Transformer::Transformer(const TransformerOptions& options, uint64_t seed) : options_(options) {
   check(options);
   const int64_t d = options.width;
@@ -121,81 +147,140 @@ tensor::ParameterList Transformer::parameters() const {
   return list;
 }
 
-at::Tensor Transformer::normalize(const Norm& norm, const at::Tensor& x) const {
-  if (options_.fused) {
+at::Tensor Transformer::normalize(const TransformerOptions& options, const Norm& norm,
+                                  const at::Tensor& x) {
+  if (options.fused) {
     return ops::layer_norm(x, norm.weight, norm.bias, kNormEpsilon);
   }
   // The residual stream is FP32 and layer_norm wants one dtype: the parameters are widened, not it.
-  return at::layer_norm(x, {options_.width}, norm.weight.to(x.scalar_type()),
+  return at::layer_norm(x, {options.width}, norm.weight.to(x.scalar_type()),
                         norm.bias.to(x.scalar_type()), kNormEpsilon);
 }
 
-at::Tensor Transformer::normalize_sum(const Norm& norm, at::Tensor& x,
-                                      const at::Tensor& branch) const {
-  if (options_.fused) {
+at::Tensor Transformer::normalize_sum(const TransformerOptions& options, const Norm& norm,
+                                      Stream& stream) {
+  const at::Tensor branch = std::exchange(stream.branch, at::Tensor());
+  if (branch.defined() && options.fused) {
     at::Tensor normalized;
-    std::tie(x, normalized) = ops::add_layer_norm(branch, x, norm.weight, norm.bias, kNormEpsilon);
+    std::tie(stream.x, normalized) =
+        ops::add_layer_norm(branch, stream.x, norm.weight, norm.bias, kNormEpsilon);
     return normalized;
   }
-  x = x.add(branch);
-  return normalize(norm, x);
+  if (branch.defined()) {
+    stream.x = stream.x.add(branch);
+  }
+  return normalize(options, norm, stream.x);
 }
 
-at::Tensor Transformer::attend(const Block& block, const at::Tensor& x_BTD) const {
-  const int64_t batch = x_BTD.size(0);
-  const int64_t length = x_BTD.size(1);
-  const bool causal = options_.attention == Attention::causal;
+at::Tensor Transformer::norm_linear(const TransformerOptions& options, const Norm& norm,
+                                    const at::Tensor& weight, Stream& stream) {
+  const at::Tensor normalized = normalize_sum(options, norm, stream);
+  if (options.recompute != Recompute::elementwise) {
+    return at::linear(normalized, weight);
+  }
+  // The sum, which the norm keeps, gives its result once more.
+  return tensor::recompute(
+      {normalized}, [weight](const Tensors& in) { return Tensors{at::linear(in[0], weight)}; },
+      {stream.x},
+      [options, norm](const Tensors& in) { return Tensors{normalize(options, norm, in[0])}; })[0];
+}
+
+at::Tensor Transformer::attend(const TransformerOptions& options, const at::Tensor& qkv_BTD3) {
+  const int64_t batch = qkv_BTD3.size(0);
+  const int64_t length = qkv_BTD3.size(1);
+  const bool causal = options.attention == Attention::causal;
   const at::Tensor qkv =
-      at::linear(x_BTD, block.qkv)
-          .view({batch, length, 3, options_.heads, options_.width / options_.heads});
+      qkv_BTD3.view({batch, length, 3, options.heads, options.width / options.heads});
   at::Tensor y_BTHW;
-  if (options_.fused) {
-    y_BTHW = ops::rotary_attention(qkv, options_.rope_base, causal);
+  if (options.fused) {
+    y_BTHW = ops::rotary_attention(qkv, options.rope_base, causal);
   } else {
     const at::Tensor heads = qkv.permute({2, 0, 3, 1, 4});  // (3, B, H, T, W)
-    y_BTHW = at::scaled_dot_product_attention(ops::rotate(heads.select(0, 0), options_.rope_base),
-                                              ops::rotate(heads.select(0, 1), options_.rope_base),
+    y_BTHW = at::scaled_dot_product_attention(ops::rotate(heads.select(0, 0), options.rope_base),
+                                              ops::rotate(heads.select(0, 1), options.rope_base),
                                               heads.select(0, 2), /*attn_mask=*/{},
                                               /*dropout_p=*/0.0, causal)
                  .transpose(1, 2);
   }
-  return at::linear(y_BTHW.reshape({batch, length, options_.width}), block.out);
+  return y_BTHW.reshape({batch, length, options.width});
 }
 
-at::Tensor Transformer::transform(const Block& block, const at::Tensor& x) const {
-  const at::Tensor hidden = at::linear(x, block.up);
-  return options_.fused ? ops::gelu_linear(hidden, block.down)
-                        : at::linear(at::gelu(hidden, "tanh"), block.down);
+Transformer::Stream Transformer::run_block(const TransformerOptions& options, const Block& block,
+                                           Stream stream) {
+  // Of what a product and an activation before it keep, the argument alone.
+  const auto product = [&](const at::Tensor& x, const auto& function) {
+    return options.recompute == Recompute::elementwise ? tensor::recompute(x, function)
+                                                       : function(x);
+  };
+  {
+    const tensor::Scope attention("attention");
+    const at::Tensor y =
+        attend(options, norm_linear(options, block.attention_norm, block.qkv, stream));
+    stream.branch = drop(options, product(y, [weight = block.out](const at::Tensor& in) {
+                           return at::linear(in, weight);
+                         }));
+  }
+  const tensor::Scope mlp("mlp");
+  const at::Tensor hidden = norm_linear(options, block.mlp_norm, block.up, stream);
+  stream.branch = drop(
+      options, product(hidden, [weight = block.down, fused = options.fused](const at::Tensor& in) {
+        return fused ? ops::gelu_linear(in, weight) : at::linear(at::gelu(in, "tanh"), weight);
+      }));
+  return stream;
 }
 
-at::Tensor Transformer::drop(const at::Tensor& x, Mode mode) const {
-  const bool train = mode == Mode::training;
-  return options_.fused ? ops::dropout(x, options_.dropout, train)
-                        : at::dropout(x, options_.dropout, train);
+Transformer::Stream Transformer::recompute(const Stream& stream,
+                                           const std::function<Stream(const Stream&)>& run) {
+  const Tensors out = tensor::recompute({stream.x, stream.branch}, [run](const Tensors& in) {
+    const Stream result = run({in[0], in[1]});
+    return Tensors{result.x, result.branch};
+  });
+  return {out[0], out[1]};
+}
+
+Transformer::Stream Transformer::run_blocks(const TransformerOptions& options,
+                                            const std::vector<Block>& blocks, size_t first,
+                                            size_t last, Stream stream) {
+  for (size_t i = first; i < last; ++i) {
+    const tensor::Scope scope("blocks." + std::to_string(i));
+    const auto run = [options, block = blocks[i]](const Stream& in) {
+      return run_block(options, block, in);
+    };
+    stream = options.recompute >= Recompute::block ? recompute(stream, run) : run(stream);
+  }
+  return stream;
+}
+
+TransformerOptions Transformer::options_in(Mode mode) const {
+  TransformerOptions options = options_;
+  if (mode == Mode::evaluation) {
+    options.dropout = 0;
+  }
+  return options;
 }
 
 at::Tensor Transformer::hidden(const at::Tensor& tokens, Mode mode) const {
   MANTISSA_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong, InvalidArgument,
                  "transformer: tokens have shape ", tokens.sizes(), " and dtype ",
                  tokens.scalar_type(), "; pass (batch, length) int64");
-  at::Tensor x = options_.fused ? ops::embedding(embedding_, tokens)
-                                : at::embedding(widened(embedding_), tokens);
-  x = drop(x, mode);
-  at::Tensor branch;  // to be added to x where it is next normalized
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    const Block& block = blocks_[i];
-    const tensor::Scope scope("blocks." + std::to_string(i));
-    {
-      const tensor::Scope attention("attention");
-      branch = attend(block, i == 0 ? normalize(block.attention_norm, x)
-                                    : normalize_sum(block.attention_norm, x, branch));
-      branch = drop(branch, mode);
+  const TransformerOptions options = options_in(mode);
+  const at::Tensor x = options.fused ? ops::embedding(embedding_, tokens)
+                                     : at::embedding(widened(embedding_), tokens);
+  Stream stream = {drop(options, x), {}};
+  const size_t count = blocks_.size();
+  const auto group = static_cast<size_t>(std::ceil(std::sqrt(static_cast<double>(count))));
+  if (options.recompute == Recompute::full && group > 1) {
+    for (size_t first = 0; first < count; first += group) {
+      const size_t last = std::min(count, first + group);
+      stream = recompute(stream, [options, blocks = blocks_, first, last](const Stream& in) {
+        return run_blocks(options, blocks, first, last, in);
+      });
     }
-    const tensor::Scope mlp("mlp");
-    branch = drop(transform(block, normalize_sum(block.mlp_norm, x, branch)), mode);
+  } else {
+    stream = run_blocks(options, blocks_, 0, count, stream);
   }
   const tensor::Scope head("head");
-  return normalize_sum(final_norm_, x, branch);
+  return normalize_sum(options_, final_norm_, stream);
 }
 
 at::Tensor Transformer::forward(const at::Tensor& tokens, Mode mode) const {

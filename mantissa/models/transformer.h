@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -16,6 +19,17 @@ enum class Attention { causal, bidirectional };
 /// Whether dropout drops anything.
 enum class Mode { training, evaluation };
 
+/// What a training step computes again in backward instead of keeping it (tensor/recompute.h). Each
+/// keeps less than the one before; all have the same gradients, bit for bit.
+enum class Recompute {
+  none,
+  elementwise,  // norms, activations and casts; results of products and attention are kept
+  block,        // all of a block: its input is kept
+  full,         // all of a group of about sqrt(layers) blocks, and in its turn of each block
+};
+
+MANTISSA_API Recompute parse_recompute(std::string_view name);
+
 struct TransformerOptions {
   int64_t vocabulary = 16;
   int64_t layers = 4;
@@ -30,6 +44,7 @@ struct TransformerOptions {
   // linear_cross_entropy.h) or, without it, by LibTorch's: slower, with more memory, and what
   // at::autocast knows.
   bool fused = true;
+  Recompute recompute = Recompute::none;
 };
 
 /// A pre-norm transformer over tokens: rotary positions (Su et al., RoFormer, 2021), LayerNorm,
@@ -84,13 +99,28 @@ class MANTISSA_API Transformer {
     at::Tensor down;  // (D, mlp_ratio * D)
   };
 
+  // The residual stream: x + branch, added up where it is next normalized.
+  struct Stream {
+    at::Tensor x;
+    at::Tensor branch;  // undefined before the first block
+  };
+
+  TransformerOptions options_in(Mode mode) const;
   at::Tensor hidden(const at::Tensor& tokens, Mode mode) const;  // (B, T, D), what the head reads
-  at::Tensor drop(const at::Tensor& x, Mode mode) const;
-  at::Tensor attend(const Block& block, const at::Tensor& x) const;
-  at::Tensor transform(const Block& block, const at::Tensor& x) const;
-  at::Tensor normalize(const Norm& norm, const at::Tensor& x) const;
-  // Adds `branch` to x first.
-  at::Tensor normalize_sum(const Norm& norm, at::Tensor& x, const at::Tensor& branch) const;
+
+  // What is called again in backward takes what it needs by value: the model may have moved.
+  static Stream recompute(const Stream& stream, const std::function<Stream(const Stream&)>& run);
+  static Stream run_blocks(const TransformerOptions& options, const std::vector<Block>& blocks,
+                           size_t first, size_t last, Stream stream);
+  static Stream run_block(const TransformerOptions& options, const Block& block, Stream stream);
+  static at::Tensor attend(const TransformerOptions& options, const at::Tensor& qkv);
+  static at::Tensor normalize(const TransformerOptions& options, const Norm& norm,
+                              const at::Tensor& x);
+  // Adds the branch to x first.
+  static at::Tensor normalize_sum(const TransformerOptions& options, const Norm& norm,
+                                  Stream& stream);
+  static at::Tensor norm_linear(const TransformerOptions& options, const Norm& norm,
+                                const at::Tensor& weight, Stream& stream);
 
   TransformerOptions options_;
   at::Tensor embedding_;  // (V, D)

@@ -1,11 +1,13 @@
 #include "mantissa/ops/activation.h"
 
 #include <algorithm>
+#include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
@@ -20,6 +22,7 @@
 #include "mantissa/ops/cpu/activation_kernel.h"
 #include "mantissa/ops/tensor_blocks.h"
 #include "mantissa/tensor/dtype.h"
+#include "mantissa/tensor/recompute.h"
 
 namespace mantissa::ops {
 namespace {
@@ -177,7 +180,14 @@ struct ActivationLinear : torch::autograd::Function<ActivationLinear<Activation>
                         const Tensor& weight, const OptionalTensor& bias) {
     const at::AutoDispatchBelowADInplaceOrView below;
     variable_list kept = {x.contiguous(), up ? up->contiguous() : Tensor(), weight};
-    Tensor out = at::linear(Activation::out(kept), weight, bias);
+    Tensor out;
+    if (tensor::recomputation_ends_within(up ? 3 : 2)) {
+      std::vector<int64_t> shape = x.sizes().vec();
+      shape.back() = weight.size(0);
+      out = at::empty(shape, x.options());
+    } else {
+      out = at::linear(Activation::out(kept), weight, bias);
+    }
     context->save_for_backward(kept);
     context->saved_data["bias"] = bias.has_value();
     return out;

@@ -1,5 +1,6 @@
 #include "mantissa/ops/tf32.h"
 
+#include <memory>
 #include <span>
 
 #include <ATen/Parallel.h>
@@ -8,6 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/numerics/convert.h"
 #include "mantissa/ops/install_cpu_kernels.h"
+#include "mantissa/tensor/thread_state.h"
 
 namespace mantissa::ops {
 namespace {
@@ -15,6 +17,10 @@ namespace {
 constexpr int64_t kGrain = 1 << 15;  // elements
 
 thread_local Tf32 current = Tf32::off;
+
+const tensor::ThreadStatePart part([]() -> tensor::EnterAgain {
+  return [tf32 = current] { return std::make_shared<Tf32Guard>(tf32); };
+});
 
 }  // namespace
 

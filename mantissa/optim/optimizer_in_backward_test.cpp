@@ -20,6 +20,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/message_of.h"
+#include "mantissa/tensor/recompute.h"
 
 namespace mantissa::optim {
 namespace {
@@ -113,6 +114,43 @@ TEST(OptimizerInBackward, IsTheOrdinaryStepBitForBit) {
     for (size_t i = 0; i < ours.size(); ++i) {
       EXPECT_TRUE(at::equal(ours[i].value, theirs[i].value)) << ours[i].name;
     }
+  }
+}
+
+// Weights change as backward goes on, but what is computed again comes before: of the first weight,
+// which is used twice, too.
+TEST(OptimizerInBackward, GoesWithRecomputation) {
+  const auto loss_with = [](const tensor::ParameterList& parameters, bool in_groups) {
+    using tensor::Tensors;
+    Tensors x = {at::full({32, kWidth}, 0.5F)};
+    for (int64_t i = 0; i < kLayers; i += 2) {
+      const auto layer = [](const Tensor& weight) {
+        return [weight](const Tensors& in) { return Tensors{at::relu(at::linear(in[0], weight))}; };
+      };
+      const auto both = [in_groups, first = layer(parameters[i].value),
+                         second = layer(parameters[i + 1].value)](const Tensors& in) {
+        return in_groups ? tensor::recompute(tensor::recompute(in, first), second)
+                         : second(first(in));
+      };
+      x = in_groups ? tensor::recompute(x, both) : both(x);
+    }
+    return at::linear(x[0], parameters[0].value).square().mean();
+  };
+  const auto run = [&](bool in_groups) {
+    const tensor::ParameterList parameters = network(at::kFloat);
+    Optimizer optimizer(parameters, {});
+    OptimizerInBackward in_backward(optimizer);
+    for (int step = 0; step < 3; ++step) {
+      in_backward.begin({.lr = 1e-2});
+      loss_with(parameters, in_groups).backward();
+      EXPECT_EQ(in_backward.finish().outcome, StepOutcome::applied);
+    }
+    return optimizer.state_dict();
+  };
+  const tensor::StateDict kept = run(false);
+  const tensor::StateDict again = run(true);
+  for (const auto& [name, tensor] : kept.tensors()) {
+    EXPECT_TRUE(at::equal(tensor, again.tensor(name))) << name;
   }
 }
 

@@ -23,6 +23,7 @@
 #include "mantissa/base/process_memory.h"
 #include "mantissa/tensor/memory_ledger.h"
 #include "mantissa/tensor/scope.h"
+#include "mantissa/tensor/thread_state.h"
 
 namespace mantissa::tensor::memory {
 namespace {
@@ -178,6 +179,10 @@ Memory& memory() {
 }
 
 thread_local Category current_category = Category::other;
+
+const ThreadStatePart part([]() -> EnterAgain {
+  return [category = current_category] { return std::make_shared<CategoryScope>(category); };
+});
 
 Header* header_of(void* data) { return static_cast<Header*>(data) - 1; }
 

@@ -33,6 +33,7 @@ models::Transformer make_model(const RunConfig& config) {
   options.mlp_ratio = config.model.mlp_ratio;
   options.rope_base = config.model.rope_base;
   options.dropout = config.model.dropout;
+  options.recompute = models::parse_recompute(config.train.recompute);
   options.attention = config.data.objective == "causal" ? models::Attention::causal
                                                         : models::Attention::bidirectional;
   return {options, static_cast<uint64_t>(config.train.seed)};

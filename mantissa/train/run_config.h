@@ -46,6 +46,7 @@ struct TrainConfig {
   int64_t gradient_statistics_every = 0;
   int64_t threads = 0;
   std::string allocator = "caching";
+  std::string recompute = "none";
 };
 
 struct OptimConfig {

@@ -148,6 +148,12 @@ std::vector<Key> make_keys() {
        "each time",
        FIELD(train, allocator),
        {"caching", "system"}},
+      {"train.recompute",
+       "what backward computes again instead of keeping it: nothing; norms, activations and casts; "
+       "blocks; groups of about sqrt(model.layers) blocks. Less memory each, more time, the same "
+       "results",
+       FIELD(train, recompute),
+       {"none", "elementwise", "block", "full"}},
 
       {"optim.kind",
        "optimizer; adamw takes the weight decay off the weights, adam adds it to the gradient (L2) "

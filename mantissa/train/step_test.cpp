@@ -1,6 +1,10 @@
 #include "mantissa/train/step.h"
 
 #include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -9,6 +13,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/ops/install_cpu_kernels.h"
+#include "mantissa/tensor/memory.h"
 #include "mantissa/train/assembly.h"
 #include "mantissa/train/tiny_run_test.h"
 
@@ -104,6 +109,108 @@ TEST_F(StepTest, AForwardOverflowIsNamedAndLeavesTheScale) {
       EXPECT_EQ(report.skip->reason.origin.operation, "aten::copy_");
       EXPECT_EQ(report.skip->reason.origin.scope, "blocks.0.mlp");
     }
+  }
+}
+
+const char* const kLevels[] = {"none", "elementwise", "block", "full"};
+
+// Three steps in two microbatches each: losses, norms and weights of each level are those of none.
+TEST_F(StepTest, RecomputationChangesNoBit) {
+  const std::vector<std::vector<Setting>> runs = {
+      {},
+      {{"precision.compute", "tf32"}},
+      {{"precision.compute", "bf16"}},
+      {{"precision.compute", "bf16"}, {"precision.policy", "lean"}},
+      {{"precision.compute", "bf16"}, {"precision.param", "bf16"}},
+      {{"precision.compute", "bf16"}, {"precision.policy", "torch scope:blocks.1.mlp=fp32"}},
+      {{"precision.compute", "fp16"}, {"scale.initial", "1024"}, {"data.objective", "masked"}},
+  };
+  for (const std::vector<Setting>& settings : runs) {
+    std::vector<at::Tensor> expected;
+    std::vector<double> expected_numbers;
+    for (const char* level : kLevels) {
+      SCOPED_TRACE(testing::Message()
+                   << level << (settings.empty() ? "" : " " + settings.back().value));
+      RunConfig run = config(settings);
+      run.model.layers = 3;
+      run.train.recompute = level;
+      run.train.microbatch = run.train.batch / 2;
+      const RunData data = open_data(run);
+      Learner learner(run);
+      const auto loader = make_loader(run, data);
+      std::vector<double> numbers;
+      for (int step = 0; step < 3; ++step) {
+        const StepReport report =
+            training_step(learner.parts(), next_microbatches(run, *loader), learner.lr());
+        numbers.insert(numbers.end(), {report.loss, report.grad_norm, report.scale});
+      }
+      if (expected.empty()) {
+        expected = weights(learner);
+        expected_numbers = numbers;
+      }
+      EXPECT_EQ(numbers, expected_numbers);
+      EXPECT_TRUE(equal(weights(learner), expected));
+    }
+  }
+}
+
+TEST_F(StepTest, EachLevelOfRecomputationKeepsLessThanTheOneBefore) {
+  tensor::memory::install_counting_allocator();
+  for (const char* compute : {"fp32", "bf16"}) {
+    for (const char* policy : {"torch-fixed", "lean"}) {
+      int64_t before = std::numeric_limits<int64_t>::max();
+      for (const char* level : kLevels) {
+        RunConfig run = config({{"precision.compute", compute}, {"precision.policy", policy}});
+        run.model.layers = 4;
+        run.train.recompute = level;
+        Learner learner(run);
+        const auto loader = make_loader(run, open_data(run));
+        const data::Batch batch = loader->next();
+        const int64_t without = tensor::memory::live_bytes().total();
+        const at::Tensor loss = forward_loss(learner.parts(), batch);
+        const int64_t kept = tensor::memory::live_bytes().total() - without;
+        EXPECT_LT(kept, before) << compute << " " << policy << " " << level;
+        before = kept;
+      }
+    }
+  }
+}
+
+// What the second call of a block computes is found where it first went wrong.
+TEST_F(StepTest, AnOverflowIsNamedAlikeWithRecomputation) {
+  for (const char* level : kLevels) {
+    RunConfig run = config({{"precision.compute", "fp16"}});
+    run.train.recompute = level;
+    const RunData data = open_data(run);
+    Learner learner(run);
+    for (const tensor::Parameter& parameter : learner.model().parameters()) {
+      if (parameter.name == "blocks.0.mlp.up.weight") {
+        parameter.value.detach().fill_(1e5);
+      }
+    }
+    const StepReport report =
+        training_step(learner.parts(), {make_loader(run, data)->next()}, 1e-2);
+    ASSERT_TRUE(report.skip) << level;
+    EXPECT_EQ(report.skip->reason.cause, monitor::SkipCause::forward);
+    EXPECT_EQ(report.skip->reason.origin.operation, "aten::copy_");
+    EXPECT_EQ(report.skip->reason.origin.scope, "blocks.0.mlp");
+  }
+}
+
+TEST_F(StepTest, AGradientThatOverflowsIsNamedAlikeWithRecomputation) {
+  std::optional<monitor::SkipReason> expected;
+  for (const char* level : kLevels) {
+    RunConfig run = config({{"precision.compute", "fp16"}, {"scale.initial", "1e30"}});
+    run.train.recompute = level;
+    const RunData data = open_data(run);
+    Learner learner(run);
+    const StepReport report =
+        training_step(learner.parts(), {make_loader(run, data)->next()}, 1e-2);
+    ASSERT_TRUE(report.skip) << level;
+    if (!expected) {
+      expected = report.skip->reason;
+    }
+    EXPECT_EQ(monitor::describe(report.skip->reason), monitor::describe(*expected)) << level;
   }
 }
 

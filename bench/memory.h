@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+namespace mantissa::bench {
+
+/// The other side of memory/growth: five of our steps in `format`, then, for a line on stdin, one
+/// on stdout: bytes by which the resident memory has grown, peak of the live bytes. In a process
+/// that has no tensors yet.
+void answer_growth(const std::string& format);
+
+}  // namespace mantissa::bench
