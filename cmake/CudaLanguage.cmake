@@ -9,11 +9,10 @@ if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   find_program(CMAKE_CUDA_COMPILER nvcc PATHS /usr/local/cuda/bin)
 endif()
 enable_language(CUDA)
-set(CMAKE_CUDA_STANDARD 20)
-set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 # --fmad=false: the kernels of updates round each product as those for CPUs do, which is what they are
 # tested against bit for bit; all of them wait for memory, not for arithmetic.
-set(cuda_flags --fmad=false -O3
+# CMake 3.25 does not know that CUDA 13's compiler has C++20.
+set(cuda_flags -std=c++20 --fmad=false -O3
   "-Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wshadow,-ffp-contract=off")
 if(MANTISSA_DEVELOPER)
   list(APPEND cuda_flags -Werror=all-warnings -Xcompiler=-Werror)

@@ -14,18 +14,17 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/sparse_coo_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
 #include "mantissa/ops/activation.h"
 #include "mantissa/ops/adamw.h"
 #include "mantissa/ops/cuda/kernels_on_host.h"
 #include "mantissa/ops/device_kernels.h"
-#include "mantissa/ops/ema.h"
 #include "mantissa/ops/gradient_pass.h"
 #include "mantissa/ops/linear_cross_entropy.h"
 #include "mantissa/ops/norm.h"
@@ -375,6 +374,52 @@ TEST_P(Devices, ARateOnTheDeviceIsTheSameNumber) {
                    .lost = weight.lost.defined() ? weight.lost.cpu() : Tensor()});
     }
   }
+}
+
+TEST_P(Devices, NamesWhatDoesNotFit) {
+  const WeightUpdate weight = moved(weight_of(kForms[1], at::ones({3}), at::ones({3})), device());
+  const auto adamw_says = [&](const Moment& moment, const GradientUse& use) {
+    return message_of<Error>([&] {
+      adamw_enqueued_(
+          {{weight, moment,
+            moved(moment_of(weight_of(kForms[1], at::ones({3}), at::ones({3})), at::kFloat, 2),
+                  device()),
+            at::zeros({}, at::TensorOptions(at::kLong).device(device()))}},
+          {}, use);
+    });
+  };
+  const Moment good(at::zeros({3}).to(device()));
+  Moment codes(at::zeros({3}, at::kByte).to(device()), at::zeros({1}).to(device()));
+  EXPECT_EQ(
+      adamw_says(codes, {}),
+      "adamw_enqueued_: parameter 0: exp_avg is blockwise8, which only the fused passes on cpu "
+      "store; use MomentFormat::fp32 or bf16");
+  EXPECT_EQ(
+      adamw_says(good, {.stream_offset = at::zeros({}, at::kLong)}),
+      concat("adamw_enqueued_: stream_offset is Long of shape [] on cpu; pass a 0-d Long tensor "
+             "on ",
+             device()));
+  EXPECT_EQ(message_of<InvalidArgument>(
+                [&] { (void)gradient_pass_enqueued({at::ones({2})}, {}, device()); }),
+            concat("gradient_pass: gradient 0 is on cpu; move it to ", device()));
+  EXPECT_EQ(message_of<InvalidArgument>([] {
+              sgd_({{weight_of(kForms[0], at::ones({3}), at::ones({3})), {}}}, {.momentum = 0},
+                   {.stream_offset = at::zeros({}, at::kLong)});
+            }),
+            "sgd_: stream_offset is for the enqueued passes; add it to the streams");
+}
+
+TEST_P(Devices, AKernelThatTheDeviceRefusesIsAnError) {
+  const DeviceKernels* kernels = device_kernels(device());
+  cuda::Kernels refused = *kernels->functions;
+  refused.gradient_sums = [](const cuda::GradientList&, void*) { return 1; };
+  const DeviceKernels broken = {&refused, kernels->current_stream};
+  register_device_kernels(GetParam(), &broken);
+  const std::string message = message_of<Error>(
+      [&] { (void)gradient_pass_enqueued({at::ones({2}).to(device())}, {}, device()); });
+  register_device_kernels(GetParam(), kernels);
+  EXPECT_EQ(message, concat("gradient_pass: the device refused a kernel: ", refused.error_text(1),
+                            "; is this library built for its architecture (mantissa doctor)?"));
 }
 
 TEST_P(Devices, AutogradNoticesThatWeightsChanged) {

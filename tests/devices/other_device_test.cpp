@@ -9,14 +9,21 @@
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
 #include "mantissa/amp/autocast.h"
 #include "mantissa/amp/loss_scaler.h"
 #include "mantissa/amp/parameter_formats.h"
 #include "mantissa/amp/policy.h"
+#include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
 #include "mantissa/models/transformer.h"
+#include "mantissa/ops/cuda/kernels_on_host.h"
+#include "mantissa/ops/device_kernels.h"
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/optim/clip.h"
 #include "mantissa/optim/ema.h"
@@ -193,6 +200,99 @@ TEST_F(OtherDevice, SkipsAStepThatOverflowsWhole) {
   for (size_t i = 0; i < other.weights.size(); ++i) {
     EXPECT_TRUE(at::equal(other.weights[i], fresh.parameters()[i].value)) << i;
   }
+}
+
+// The same with the kernels of mantissa/ops/cuda, which the host runs.
+class OtherDeviceWithKernels : public OtherDevice {
+ protected:
+  void SetUp() override { ops::install_kernels_on_other_device(); }
+  void TearDown() override { ops::register_device_kernels(at::kPrivateUse1, nullptr); }
+};
+
+TEST_F(OtherDeviceWithKernels, TrainsInBf16WithMastersAndALossScale) {
+  const std::string policy = "torch-fixed compute=bf16 param=bf16";
+  const Trained cpu = train(at::kCPU, policy, 1024);
+  const Trained other = train(kDevice, policy, 1024);
+  EXPECT_EQ(other.waits, std::vector<std::string>());
+  EXPECT_EQ(other.outcomes, std::vector<StepOutcome>(kSteps, StepOutcome::applied));
+  EXPECT_EQ(other.scale, 2048);
+  for (size_t i = 0; i < cpu.gradients.size(); ++i) {
+    EXPECT_LT(distance(other.gradients[i], cpu.gradients[i]), kRoundings * 0x1p-9) << i;
+    EXPECT_TRUE(at::equal(other.weights[i].to(at::kBFloat16), other.parameters[i])) << i;
+  }
+  for (int step = 0; step < kSteps; ++step) {
+    EXPECT_NEAR(other.losses[step], cpu.losses[step], kRoundings * 0x1p-9) << step;
+  }
+}
+
+// Gradients are given, and the second of them is not finite.
+std::vector<Tensor> states_after_steps(at::Device device, const optim::OptimizerOptions& options) {
+  at::manual_seed(19);
+  tensor::ParameterList parameters;
+  for (const int64_t size : {1, 37, 5000}) {
+    parameters.push_back({"w" + std::to_string(size),
+                          at::randn({size}).to(at::kBFloat16).to(device).requires_grad_()});
+  }
+  optim::Optimizer optimizer(parameters, options);
+  const Tensor scale = at::full({}, 8.0F).to(device);
+  std::vector<optim::PendingOutcome> outcomes;
+  for (int step = 0; step < 4; ++step) {
+    for (const tensor::Parameter& parameter : parameters) {
+      Tensor gradient = at::randn(parameter.value.sizes()).to(at::kBFloat16);
+      if (step == 1) {
+        gradient[0] = HUGE_VAL;
+      }
+      parameter.value.mutable_grad() = gradient.to(device);
+    }
+    const optim::GradientReport report = optimizer.read_gradients(scale);
+    outcomes.push_back(optimizer.enqueue_step({.lr = 0.01,
+                                               .scale = scale,
+                                               .found_inf = report.found_inf,
+                                               .outcome = optim::OutcomeTransfer::on_demand}));
+  }
+  for (size_t step = 0; step < outcomes.size(); ++step) {
+    EXPECT_EQ(outcomes[step].read(), step == 1 ? StepOutcome::skipped : StepOutcome::applied);
+  }
+  std::vector<Tensor> result;
+  for (const tensor::Parameter& parameter : parameters) {
+    result.push_back(parameter.value.detach().cpu());
+  }
+  const tensor::StateDict state = optimizer.state_dict();
+  for (const auto& [name, tensor] : state.tensors()) {
+    result.push_back(tensor.cpu());
+  }
+  return result;
+}
+
+// Also random numbers: their streams are counted by the device, and by the host for the CPU.
+TEST_F(OtherDeviceWithKernels, StepsAreBitForBitThoseOfTheCpu) {
+  using optim::Masters;
+  for (const optim::Kind kind : {optim::Kind::adamw, optim::Kind::adam, optim::Kind::sgd}) {
+    for (const Masters masters : {Masters::fp32, Masters::split, Masters::compensated,
+                                  Masters::stochastic, Masters::none}) {
+      for (const ops::MomentFormat moments : {ops::MomentFormat::fp32, ops::MomentFormat::bf16}) {
+        SCOPED_TRACE(concat(to_string(kind), " ", to_string(masters), " ", to_string(moments)));
+        const optim::OptimizerOptions options = {
+            .kind = kind, .masters = masters, .moments = moments, .seed = 5};
+        const std::vector<Tensor> cpu = states_after_steps(at::kCPU, options);
+        const std::vector<Tensor> other = states_after_steps(kDevice, options);
+        ASSERT_EQ(cpu.size(), other.size());
+        for (size_t i = 0; i < cpu.size(); ++i) {
+          EXPECT_TRUE(at::equal(cpu[i], other[i])) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(OtherDeviceWithKernels, WhatNoKernelDoesIsRefused) {
+  const tensor::ParameterList parameters = {{"w", at::ones({3}).to(kDevice).requires_grad_()}};
+  EXPECT_EQ(message_of<Unsupported>([&] {
+              const optim::Optimizer optimizer(parameters,
+                                               {.moments = ops::MomentFormat::blockwise8});
+            }),
+            "optimizer: moments is blockwise8, which only the fused passes on cpu do; use fp32 or "
+            "bf16");
 }
 
 }  // namespace
