@@ -1,15 +1,17 @@
 # mantissa_layer(<name> [PLAIN] DEPENDS <layer>... HEADERS <h>... PRIVATE_HEADERS <h>... SOURCES <cpp>...
-#                KERNELS <cpp>... LIBRARIES <target>... TESTS <cpp>... SLOW_TESTS <cpp>...)
+#                KERNELS <cpp>... CUDA_SOURCES <cu, cpp>... LIBRARIES <target>... TESTS <cpp>...
+#                SLOW_TESTS <cpp>...)
 #
 # A layer is one folder of mantissa/. It may include itself and the layers in DEPENDS, each of
 # which must already exist, so a cycle cannot be written. PLAIN says that the layer and all it
 # depends on build without LibTorch. HEADERS are public and installed. KERNELS are sources whose
-# speed matters: optimized in every preset. LIBRARIES are linked privately.
+# speed matters: optimized in every preset. CUDA_SOURCES are built with MANTISSA_CUDA. LIBRARIES are
+# linked privately.
 # TESTS become one program <name>_test with label `unit`; each of SLOW_TESTS becomes a program of
 # its own with label `slow`.
 function(mantissa_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "PLAIN" ""
-    "DEPENDS;HEADERS;PRIVATE_HEADERS;SOURCES;KERNELS;LIBRARIES;TESTS;SLOW_TESTS")
+    "DEPENDS;HEADERS;PRIVATE_HEADERS;SOURCES;KERNELS;CUDA_SOURCES;LIBRARIES;TESTS;SLOW_TESTS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "layer ${name}: unknown arguments ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -21,6 +23,12 @@ function(mantissa_layer name)
     set(product mantissa-library)
   endif()
   add_library(mantissa-${name} OBJECT ${arg_SOURCES} ${arg_KERNELS})
+  if(MANTISSA_CUDA AND arg_CUDA_SOURCES)
+    target_sources(mantissa-${name} PRIVATE ${arg_CUDA_SOURCES})
+    # Those in C++ see CUDA's headers, which the precompiled one must not.
+    set_property(SOURCE ${arg_CUDA_SOURCES} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
+    target_include_directories(mantissa-${name} SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+  endif()
   set_target_properties(mantissa-${name} PROPERTIES MANTISSA_PLAIN "${arg_PLAIN}")
   target_include_directories(mantissa-${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(mantissa-${name} PRIVATE mantissa-flags ${arg_LIBRARIES})

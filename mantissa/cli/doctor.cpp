@@ -10,6 +10,8 @@
 
 #include "mantissa/cli/command.h"
 #include "mantissa/numerics/convert.h"
+#include "mantissa/ops/device_kernels.h"
+#include "mantissa/ops/device_precision.h"
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/report/quantity.h"
 #include "mantissa/train/machine.h"
@@ -27,8 +29,20 @@ std::string cuda_text() {
     return "not built in (preset cuda)";
   }
   const auto count = c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->deviceCount();
-  return count == 0 ? "built in, no device found"
+  return count == 0 ? "built in, no CUDA device: the driver shows none"
                     : std::to_string(static_cast<int>(count)) + " devices";
+}
+
+std::string cuda_kernels_text() {
+  const bool has_kernels = ops::device_kernels(c10::Device(c10::DeviceType::CUDA, 0)) != nullptr;
+  return has_kernels ? MANTISSA_CUDA_ARCHITECTURES : "not built in (preset cuda)";
+}
+
+// As a program of ours has it, whatever LibTorch's own setting is.
+std::string cuda_products_text() {
+  const ops::DevicePrecision precision = ops::device_precision();
+  return std::string(precision.tf32 ? "FP32 factors rounded to TF32" : "FP32 factors as they are") +
+         (precision.reduced_sums ? ", sums may be rounded to 16 bits" : ", FP32 sums");
 }
 
 // Which memory the system backs with huge pages: "always", "never" or, where a program asks for
@@ -46,6 +60,7 @@ std::string huge_pages_text() {
 void run_doctor(bool as_json) {
   // As the commands that train do, so that the answer is theirs.
   ops::install_cpu_kernels();
+  ops::set_device_precision({});
   const auto environment = train::environment();
   const auto choices = ops::cpu_kernel_choices();
   if (as_json) {
@@ -54,6 +69,8 @@ void run_doctor(bool as_json) {
     json["memory_bytes"] = memory_bytes();
     json["huge_pages"] = huge_pages_text();
     json["cuda"] = cuda_text();
+    json["cuda_kernels"] = cuda_kernels_text();
+    json["cuda_products"] = cuda_products_text();
     json["conversions"] = std::string(numerics::simd_target());
     for (const ops::CpuKernelChoice& choice : choices) {
       json["kernels"][std::string(numerics::to_string(choice.format))] = {
@@ -70,6 +87,8 @@ void run_doctor(bool as_json) {
       {"memory", report::bytes_text(memory_bytes())},
       {"huge pages", huge_pages_text()},
       {"CUDA", cuda_text()},
+      {"CUDA kernels", cuda_kernels_text()},
+      {"CUDA products", cuda_products_text()},
       {"conversions", std::string(numerics::simd_target())}};
   for (const ops::CpuKernelChoice& choice : choices) {
     lines.emplace_back(std::string(numerics::to_string(choice.format)) + " products",

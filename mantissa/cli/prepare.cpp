@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "mantissa/numerics/format.h"
+#include "mantissa/ops/device_precision.h"
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/tensor/memory.h"
 
@@ -11,6 +12,7 @@ namespace mantissa::cli {
 void prepare_process() {
   tensor::memory::install_counting_allocator();
   ops::install_cpu_kernels();
+  ops::set_device_precision({});
 }
 
 void tell_of_missing_units(std::string_view precision) {

@@ -45,19 +45,21 @@ at::Tensor drop(const TransformerOptions& options, const at::Tensor& x) {
 }
 
 at::Tensor normal_parameter(std::initializer_list<int64_t> shape, double deviation, uint64_t seed,
-                            uint64_t index) {
+                            uint64_t index, at::Device device) {
   at::Tensor parameter = at::empty(shape, at::kFloat);
   Random random(seed, kInitStream + index);
   auto* values = parameter.mutable_data_ptr<float>();
   for (int64_t i = 0; i < parameter.numel(); ++i) {
     values[i] = static_cast<float>(deviation * random.normal());
   }
-  return parameter.requires_grad_();
+  return parameter.to(device).requires_grad_();
 }
 
 // (out, in) -> what keeps the variance of `in` inputs of variance one.
-at::Tensor weight(int64_t out, int64_t in, double scale, uint64_t seed, uint64_t index) {
-  return normal_parameter({out, in}, scale / std::sqrt(static_cast<double>(in)), seed, index);
+at::Tensor weight(int64_t out, int64_t in, double scale, uint64_t seed, uint64_t index,
+                  at::Device device) {
+  return normal_parameter({out, in}, scale / std::sqrt(static_cast<double>(in)), seed, index,
+                          device);
 }
 
 // FP32 from a 16-bit format; FP32 and double as they are.
@@ -106,23 +108,24 @@ Recompute parse_recompute(std::string_view name) {
       concat("recompute: unknown \"", name, "\"; valid: none elementwise block full"));
 }
 
-Transformer::Transformer(const TransformerOptions& options, uint64_t seed) : options_(options) {
+Transformer::Transformer(const TransformerOptions& options, uint64_t seed, at::Device device)
+    : options_(options) {
   check(options);
   const int64_t d = options.width;
   const double residual_scale = 1 / std::sqrt(2.0 * static_cast<double>(options.layers));
   uint64_t index = 0;
-  const auto norm = [d] {
-    return Norm{at::ones({d}).requires_grad_(), at::zeros({d}).requires_grad_()};
+  const auto norm = [d, device] {
+    return Norm{at::ones({d}, device).requires_grad_(), at::zeros({d}, device).requires_grad_()};
   };
-  embedding_ = weight(options.vocabulary, d, 1, seed, index++);  // `in` is of the tied head
+  embedding_ = weight(options.vocabulary, d, 1, seed, index++, device);  // `in` is of the tied head
   for (int64_t layer = 0; layer < options.layers; ++layer) {
     Block block;
     block.attention_norm = norm();
-    block.qkv = weight(3 * d, d, 1, seed, index++);
-    block.out = weight(d, d, residual_scale, seed, index++);
+    block.qkv = weight(3 * d, d, 1, seed, index++, device);
+    block.out = weight(d, d, residual_scale, seed, index++, device);
     block.mlp_norm = norm();
-    block.up = weight(options.mlp_ratio * d, d, 1, seed, index++);
-    block.down = weight(d, options.mlp_ratio * d, residual_scale, seed, index++);
+    block.up = weight(options.mlp_ratio * d, d, 1, seed, index++, device);
+    block.down = weight(d, options.mlp_ratio * d, residual_scale, seed, index++, device);
     blocks_.push_back(std::move(block));
   }
   final_norm_ = norm();

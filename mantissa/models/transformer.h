@@ -63,8 +63,9 @@ struct TransformerOptions {
 ///     at::Tensor loss = model.loss(tokens, targets);
 class MANTISSA_API Transformer {
  public:
-  /// `seed` decides every initial weight, bit for bit, for any number of threads.
-  Transformer(const TransformerOptions& options, uint64_t seed);
+  /// `seed` decides every initial weight, bit for bit, for any number of threads and any `device`:
+  /// they are drawn on the host.
+  Transformer(const TransformerOptions& options, uint64_t seed, at::Device device = at::kCPU);
 
   Transformer(Transformer&&) = default;  // a copy would share the parameters
   Transformer& operator=(Transformer&&) = default;

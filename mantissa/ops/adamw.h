@@ -46,6 +46,13 @@ MANTISSA_API bool adamw_(const std::vector<AdamwParameter>& parameters, const Ad
 MANTISSA_API void adamw_composed_(const std::vector<AdamwParameter>& parameters,
                                   const AdamwOptions& options, const GradientUse& use = {});
 
+/// The same by the kernels of the device where it has some (device_kernels.h), in one pass and
+/// without waiting: bit for bit what `adamw_` does but for the step's constants, as composed. All
+/// roundings and BF16 moments, no blockwise8 (Unsupported). Streams of random numbers are those of
+/// `use.stream_offset` on. Composed where there are no kernels.
+MANTISSA_API void adamw_enqueued_(const std::vector<AdamwParameter>& parameters,
+                                  const AdamwOptions& options, const GradientUse& use = {});
+
 /// The same, element by element: bit for bit what `adamw_` must do.
 MANTISSA_API bool adamw_reference_(const std::vector<AdamwParameter>& parameters,
                                    const AdamwOptions& options, const GradientUse& use = {});

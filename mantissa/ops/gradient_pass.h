@@ -37,6 +37,12 @@ gradient_pass(at::TensorList gradients, const at::Tensor& scale = {},
     at::TensorList gradients, const at::Tensor& scale, at::Device device,
     std::optional<at::ScalarType> sums = {}, std::vector<GradientStatistics>* statistics = nullptr);
 
+/// The same by the kernels of `device` where it has some (device_kernels.h), which sum in FP64 in
+/// trees that depend on sizes alone; composed where it has none. Waits for nothing.
+[[nodiscard]] MANTISSA_API GradientPass gradient_pass_enqueued(at::TensorList gradients,
+                                                               const at::Tensor& scale,
+                                                               at::Device device);
+
 /// 1 / scale in FP32, 0-d on the device of the scale, for gradients that are added up unscaled: NaN
 /// when gradients cannot be told from their products with the scale, so that none looks like 0.
 /// Undefined for an undefined scale.

@@ -40,10 +40,12 @@ constexpr const char* kName = "linear_cross_entropy";
 // Each chunk packs the whole weight for its products and adds to the whole of the weight's
 // gradient, so it should have many rows; with few classes it should stay in the cache.
 constexpr int64_t kLeastRows = 384;
+constexpr int64_t kLeastRowsOfDevices = 4096;  // which products need to be fast there
 constexpr int64_t kLogits = int64_t{1} << 20;  // 4 MiB
 
-int64_t rows_of_chunk(int64_t rows, int64_t classes) {
-  const int64_t most = std::max(kLeastRows, kLogits / classes);
+int64_t rows_of_chunk(int64_t rows, int64_t classes, at::Device device = at::kCPU) {
+  const int64_t least = device.is_cpu() ? kLeastRows : kLeastRowsOfDevices;
+  const int64_t most = std::max(least, kLogits / classes);
   const int64_t chunks = std::max<int64_t>(1, (rows + most - 1) / most);
   return std::max<int64_t>(1, (rows + chunks - 1) / chunks);
 }
@@ -250,8 +252,9 @@ class PanelLoss {
 Results by_operations(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
                       const Tensor& targets, const LinearCrossEntropyOptions& options,
                       const Wanted& wanted) {
-  const LinearCrossEntropy result = composed::linear_cross_entropy(
-      input, weight, bias, targets, options, wanted, rows_of_chunk(input.size(0), weight.size(0)));
+  const LinearCrossEntropy result =
+      composed::linear_cross_entropy(input, weight, bias, targets, options, wanted,
+                                     rows_of_chunk(input.size(0), weight.size(0), input.device()));
   return {result.loss, result.grad_input, result.grad_weight, result.grad_bias};
 }
 

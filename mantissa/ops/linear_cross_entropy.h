@@ -35,11 +35,13 @@ struct LinearCrossEntropyOptions {
 /// The gradients are computed in the forward pass, when any is needed, and kept in FP32: backward
 /// multiplies them by the gradient of the loss, such as a loss scale, and only then rounds them to
 /// their dtypes. It cannot be differentiated once more. Besides them it takes the memory of one
-/// chunk of logits: 384 rows, or 4 MiB where that is more rows.
+/// chunk of logits: 384 rows, on other devices than the CPU 4,096 and their gradients too, or 4 MiB
+/// where that is more rows.
 ///
 /// It is the dispatcher's operation mantissa::linear_cross_entropy, which policies treat as they
 /// treat `linear` where they do not name it. Throws InvalidArgument for other shapes, dtypes and,
-/// on the CPU, targets.
+/// on the CPU, targets. On CUDA, where nothing waits to look, the loss of a target that is no class
+/// is NaN.
 MANTISSA_API at::Tensor linear_cross_entropy(const at::Tensor& input, const at::Tensor& weight,
                                              const std::optional<at::Tensor>& bias,
                                              const at::Tensor& targets,

@@ -10,6 +10,8 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/native_layer_norm_backward.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -248,15 +250,13 @@ Norm composed_norm(NormKind kind, const Tensor& x, const OptionalTensor& residua
   norm.sum = residual ? x.add(*residual) : x;
   const ScalarType wide = wide_dtype(norm.sum);
   const Tensor numbers = norm.sum.to(wide);
-  Tensor centred = numbers;
+  Tensor out;
   if (kind == NormKind::layer) {
-    norm.mean = numbers.mean(-1, true);
-    centred = numbers.sub(norm.mean);
-  }
-  norm.rstd = centred.square().mean(-1, true).add(eps).rsqrt();
-  Tensor out = centred.mul(norm.rstd).mul(weight.to(wide));
-  if (bias) {
-    out = out.add(bias->to(wide));
+    std::tie(out, norm.mean, norm.rstd) = at::native_layer_norm(
+        numbers, weight.sizes(), weight.to(wide), bias ? bias->to(wide) : Tensor(), eps);
+  } else {
+    norm.rstd = numbers.square().mean(-1, true).add(eps).rsqrt();
+    out = numbers.mul(norm.rstd).mul(weight.to(wide));
   }
   norm.out = out.to(dtype);
   return norm;
@@ -268,20 +268,26 @@ NormGradients composed_norm_backward(NormKind kind, const Tensor& grad_out,
                                      std::optional<ScalarType> residual_dtype) {
   const ScalarType wide = wide_dtype(norm.sum);
   const Tensor numbers = norm.sum.to(wide);
-  const Tensor unit = (kind == NormKind::layer ? numbers.sub(norm.mean) : numbers).mul(norm.rstd);
   const Tensor gradient = grad_out.to(wide);
-  const Tensor weighted = gradient.mul(weight.to(wide));
-  Tensor grad_x = weighted.sub(unit.mul(weighted.mul(unit).mean(-1, true)));
+  Tensor grad_x;
+  NormGradients result;
   if (kind == NormKind::layer) {
-    grad_x = grad_x.sub(weighted.mean(-1, true));
+    const Tensor wide_weight = weight.to(wide);
+    std::tie(grad_x, result.weight, result.bias) = at::native_layer_norm_backward(
+        gradient.contiguous(), numbers, weight.sizes(), norm.mean, norm.rstd, wide_weight,
+        /*bias=*/wide_weight, {true, true, true});
+  } else {
+    const Tensor unit = numbers.mul(norm.rstd);
+    const Tensor weighted = gradient.mul(weight.to(wide));
+    grad_x = weighted.sub(unit.mul(weighted.mul(unit).mean(-1, true))).mul(norm.rstd);
+    result.weight = gradient.mul(unit).view({-1, numbers.size(-1)}).sum(0);
   }
-  grad_x = grad_x.mul(norm.rstd);
   if (grad_sum) {
     grad_x = grad_x.add(grad_sum->to(wide));
   }
-  const int64_t width = numbers.size(-1);
-  return {grad_x.to(x_dtype), residual_dtype ? grad_x.to(*residual_dtype) : Tensor(),
-          gradient.mul(unit).view({-1, width}).sum(0), gradient.view({-1, width}).sum(0)};
+  result.x = grad_x.to(x_dtype);
+  result.residual = residual_dtype ? grad_x.to(*residual_dtype) : Tensor();
+  return result;
 }
 
 bool has_kernel(const Tensor& x, const OptionalTensor& residual) {

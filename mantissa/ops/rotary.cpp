@@ -28,14 +28,14 @@ namespace mantissa::ops {
 namespace {
 
 struct CachedTables {
-  std::tuple<int64_t, int64_t, double, at::ScalarType> key;
+  std::tuple<int64_t, int64_t, double, at::ScalarType, at::Device> key;
   std::pair<at::Tensor, at::Tensor> tables;
 };
 
 constexpr size_t kCachedTables = 4;
 
 std::pair<at::Tensor, at::Tensor> compute_tables(int64_t length, int64_t head_width, double base,
-                                                 at::ScalarType dtype) {
+                                                 at::ScalarType dtype, at::Device device) {
   const at::Tensor cosines = at::empty({length, head_width}, at::kDouble);
   const at::Tensor sines = at::empty({length, head_width}, at::kDouble);
   auto* cosine = cosines.mutable_data_ptr<double>();
@@ -51,17 +51,17 @@ std::pair<at::Tensor, at::Tensor> compute_tables(int64_t length, int64_t head_wi
     }
   }
   // Through FP32, so that a 16-bit table is the rounding of the FP32 one.
-  return {cosines.to(at::kFloat).to(dtype), sines.to(at::kFloat).to(dtype)};
+  return {cosines.to(at::kFloat).to(dtype).to(device), sines.to(at::kFloat).to(dtype).to(device)};
 }
 
 }  // namespace
 
 std::pair<at::Tensor, at::Tensor> rotary_tables(int64_t length, int64_t head_width, double base,
-                                                at::ScalarType dtype) {
+                                                at::ScalarType dtype, at::Device device) {
   MANTISSA_CHECK(head_width > 0 && head_width % 2 == 0, InvalidArgument, "rotary: head width ",
                  head_width, "; it must be even and positive");
   thread_local std::vector<CachedTables> cache;
-  const auto key = std::make_tuple(length, head_width, base, dtype);
+  const auto key = std::make_tuple(length, head_width, base, dtype, device);
   for (const CachedTables& entry : cache) {
     if (entry.key == key) {
       return entry.tables;
@@ -71,13 +71,13 @@ std::pair<at::Tensor, at::Tensor> rotary_tables(int64_t length, int64_t head_wid
   if (cache.size() == kCachedTables) {
     cache.erase(cache.begin());
   }
-  cache.push_back({key, compute_tables(length, head_width, base, dtype)});
+  cache.push_back({key, compute_tables(length, head_width, base, dtype, device)});
   return cache.back().tables;
 }
 
 at::Tensor rotate(const at::Tensor& x, double base) {
   const int64_t width = x.size(-1);
-  const auto [cosines, sines] = rotary_tables(x.size(-2), width, base, x.scalar_type());
+  const auto [cosines, sines] = rotary_tables(x.size(-2), width, base, x.scalar_type(), x.device());
   const at::Tensor low = x.narrow(-1, 0, width / 2);
   const at::Tensor high = x.narrow(-1, width / 2, width / 2);
   return x.mul(cosines).add(at::cat({high.neg(), low}, -1).mul(sines));

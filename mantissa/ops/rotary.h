@@ -13,9 +13,11 @@ namespace mantissa::ops {
 /// 2021): cos and sin of t * base^(-2i/head_width), each (length, head_width) with the frequencies
 /// repeated in both halves. Angles are taken in double, since above position 256 BF16 and above
 /// 2,048 FP16 no longer tell neighbouring positions apart; the table is rounded once, to `dtype`.
-/// Tables are cached per thread; the latest few (length, width, base, dtype) stay.
+/// Tables are cached per thread; the latest few (length, width, base, dtype, device) stay. Making
+/// them waits for the device, finding them does not.
 MANTISSA_API std::pair<at::Tensor, at::Tensor> rotary_tables(int64_t length, int64_t head_width,
-                                                             double base, at::ScalarType dtype);
+                                                             double base, at::ScalarType dtype,
+                                                             at::Device device = at::kCPU);
 
 /// Rotates the channel pairs (i, i + W/2) of `x` (..., T, W) by the tables of its dtype.
 MANTISSA_API at::Tensor rotate(const at::Tensor& x, double base);

@@ -35,6 +35,10 @@ MANTISSA_API bool sgd_(const std::vector<SgdParameter>& parameters, const SgdOpt
 MANTISSA_API void sgd_composed_(const std::vector<SgdParameter>& parameters,
                                 const SgdOptions& options, const GradientUse& use = {});
 
+/// The same by the kernels of the device, as adamw_enqueued_.
+MANTISSA_API void sgd_enqueued_(const std::vector<SgdParameter>& parameters,
+                                const SgdOptions& options, const GradientUse& use = {});
+
 /// The same, element by element: bit for bit what `sgd_` must do.
 MANTISSA_API bool sgd_reference_(const std::vector<SgdParameter>& parameters,
                                  const SgdOptions& options, const GradientUse& use = {});

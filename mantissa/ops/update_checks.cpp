@@ -131,19 +131,22 @@ void check_gradient_of(const WeightUpdate& update, at::Device device, const Plac
                  pattern.sizes(), "; pass the gradient of this parameter");
 }
 
+at::Tensor ordered_gradient(const WeightUpdate& update) {
+  const at::Tensor& pattern = pattern_of(update);
+  const at::Tensor gradient = to_strided(update.gradient);
+  if (gradient.strides() == pattern.strides()) {
+    return gradient;
+  }
+  return at::empty_like(pattern, pattern.options().dtype(gradient.scalar_type())).copy_(gradient);
+}
+
 WeightUpdate checked(const WeightUpdate& update, const Place& where) {
   check_weight(update, at::kCPU, where);
   check_gradient_of(update, at::kCPU, where);
   MANTISSA_CHECK(!update.lr_factor.defined(), InvalidArgument, where,
                  ": lr_factor is for the composed passes; the fused ones take a number, lr");
-  const at::Tensor& pattern = pattern_of(update);
   WeightUpdate result = update;
-  result.gradient = to_strided(update.gradient);
-  if (result.gradient.strides() != pattern.strides()) {
-    result.gradient =
-        at::empty_like(pattern, pattern.options().dtype(update.gradient.scalar_type()))
-            .copy_(result.gradient);
-  }
+  result.gradient = ordered_gradient(update);
   return result;
 }
 
@@ -265,6 +268,8 @@ float inverse_of_scale(const at::Tensor& scale, const Place& where) {
 }
 
 float gradient_factor(const GradientUse& use, const Place& where) {
+  MANTISSA_CHECK(!use.stream_offset.defined(), InvalidArgument, where,
+                 ": stream_offset is for the enqueued passes; add it to the streams");
   return inverse_of_scale(use.scale, where) *
          scalar_or(use.clip_factor, 1.0F, "clip_factor", where);
 }

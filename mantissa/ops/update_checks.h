@@ -38,6 +38,9 @@ void check_has_momentum(const Moment& momentum, double decay, const Place& where
 /// Of the fused passes, on the CPU. Also brings the gradient into the master's order of memory.
 WeightUpdate checked(const WeightUpdate& update, const Place& where);
 
+/// The gradient of a checked weight in the order of memory of the master, or of the model.
+at::Tensor ordered_gradient(const WeightUpdate& update);
+
 /// The tensor whose shape and strides all others of an update have: the master, or the model.
 const at::Tensor& pattern_of(const WeightUpdate& update);
 

@@ -42,7 +42,7 @@ struct WeightUpdate {
   // 0-d int64, or undefined. With rounding to nearest: the elements whose update was not zero and
   // is lost, because it is less than half of the weight's rounding step, are added to it.
   at::Tensor lost;
-  // 0-d FP64 or FP32, for the composed passes: the rate is lr * lr_factor. Undefined: lr.
+  // 0-d FP64 or FP32, for composed and enqueued passes: the rate is lr * lr_factor. Undefined: lr.
   at::Tensor lr_factor;
 };
 
@@ -56,6 +56,9 @@ struct GradientUse {
   at::Tensor scale;
   at::Tensor clip_factor;
   at::Tensor found_inf;  // not 0: nothing at all is changed
+  // 0-d int64 on the device, for the enqueued passes, or undefined: added to all streams of random
+  // numbers, for steps that only the device counts.
+  at::Tensor stream_offset = {};
 };
 
 }  // namespace mantissa::ops

@@ -14,6 +14,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/nearest.h"
 #include "mantissa/ops/adamw.h"
+#include "mantissa/ops/device_kernels.h"
 #include "mantissa/ops/gradient_pass.h"
 #include "mantissa/optim/parameter_groups.h"
 #include "mantissa/optim/parameter_slot.h"
@@ -114,7 +115,7 @@ void check_rate(const LearningRate& lr, at::Device device) {
 struct Step {
   double lr;
   at::Tensor lr_factor;  // see WeightUpdate
-  int64_t number;        // for random numbers, which only fused passes draw
+  int64_t number;        // for random numbers; 0 where only the device counts steps
 };
 
 ops::AdamwOptions adamw(const OptimizerOptions& options) {
@@ -221,12 +222,15 @@ Optimizer::Optimizer(const tensor::ParameterList& parameters, const OptimizerOpt
   const std::vector<ParameterSettings> settings = settings_of(names, options);
   device_ = parameters[0].value.device();
   fused_ = options.fused && device_.is_cpu();
-  MANTISSA_CHECK(fused_ || options.moments == MomentFormat::fp32, Unsupported,
-                 "optimizer: moments is ", to_string(options.moments),
-                 ", which only the fused passes on cpu do; use fp32");
+  by_kernels_ = options.fused && !fused_ && ops::device_kernels(device_) != nullptr;
+  MANTISSA_CHECK(fused_ || options.moments == MomentFormat::fp32 ||
+                     (by_kernels_ && options.moments == MomentFormat::bf16),
+                 Unsupported, "optimizer: moments is ", to_string(options.moments),
+                 ", which only the fused passes on cpu do; use fp32",
+                 by_kernels_ ? " or bf16" : "");
   slots_.reserve(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i) {
-    slots_.emplace_back(parameters[i], i, settings[i], options, fused_);
+    slots_.emplace_back(parameters[i], i, settings[i], options, fused_ || by_kernels_);
   }
   steps_ = at::zeros({}, at::TensorOptions(at::kLong).device(device_));
 }
@@ -277,8 +281,12 @@ GradientReport Optimizer::accumulate_(const at::Tensor& scale) {
 
 ops::GradientPass Optimizer::read(at::TensorList gradients, const at::Tensor& scale,
                                   std::vector<GradientStatistics>* statistics) const {
-  return fused_ ? ops::gradient_pass(gradients, scale, statistics)
-                : ops::gradient_pass_composed(gradients, scale, device_, {}, statistics);
+  if (fused_) {
+    return ops::gradient_pass(gradients, scale, statistics);
+  }
+  return by_kernels_ && statistics == nullptr
+             ? ops::gradient_pass_enqueued(gradients, scale, device_)
+             : ops::gradient_pass_composed(gradients, scale, device_, {}, statistics);
 }
 
 // What read_gradients has divided by must be what the step divides by.
@@ -377,8 +385,9 @@ PendingOutcome Optimizer::update(const std::vector<const ParameterSlot*>& slots,
   for (const ParameterSlot* slot : slots) {
     slot->forget_lost();
   }
-  const ops::GradientUse use = {options.scale, options.clip_factor, options.found_inf};
-  return fused_ ? update_fused(slots, options.lr, use) : update_composed(slots, options.lr, use);
+  ops::GradientUse use = {options.scale, options.clip_factor, options.found_inf};
+  return fused_ ? update_fused(slots, options.lr, use)
+                : update_enqueued(slots, options, std::move(use));
 }
 
 PendingOutcome Optimizer::update_fused(const std::vector<const ParameterSlot*>& slots,
@@ -404,20 +413,24 @@ bool Optimizer::apply_fused(const std::vector<const ParameterSlot*>& slots, doub
              : ops::adamw_(adamw_parameters(slots, options_, step), adamw(options_), use);
 }
 
-PendingOutcome Optimizer::update_composed(const std::vector<const ParameterSlot*>& slots,
-                                          const LearningRate& lr, const ops::GradientUse& use) {
-  const at::Tensor& rate = lr.on_device();
-  const Step step = {rate.defined() ? 1 : lr.value(), rate, 0};
-  if (options_.kind == Kind::sgd) {
-    ops::sgd_composed_(sgd_parameters(slots, options_, step), sgd(options_), use);
+PendingOutcome Optimizer::update_enqueued(const std::vector<const ParameterSlot*>& slots,
+                                          const StepOptions& options, ops::GradientUse use) {
+  const at::Tensor& rate = options.lr.on_device();
+  const Step step = {rate.defined() ? 1 : options.lr.value(), rate, 0};
+  const bool is_sgd = options_.kind == Kind::sgd;
+  if (by_kernels_) {
+    use.stream_offset = steps_;
+    is_sgd ? ops::sgd_enqueued_(sgd_parameters(slots, options_, step), sgd(options_), use)
+           : ops::adamw_enqueued_(adamw_parameters(slots, options_, step), adamw(options_), use);
   } else {
-    ops::adamw_composed_(adamw_parameters(slots, options_, step), adamw(options_), use);
+    is_sgd ? ops::sgd_composed_(sgd_parameters(slots, options_, step), sgd(options_), use)
+           : ops::adamw_composed_(adamw_parameters(slots, options_, step), adamw(options_), use);
   }
   const at::Tensor applied = use.found_inf.defined()
                                  ? use.found_inf.eq(0)
                                  : at::ones({}, steps_.options().dtype(at::kBool));
   steps_.add_(applied);
-  return PendingOutcome(applied);
+  return PendingOutcome(applied, options.outcome);
 }
 
 int64_t Optimizer::steps() const {

@@ -19,6 +19,7 @@
 
 namespace mantissa::ops {
 struct GradientPass;
+struct GradientUse;
 }  // namespace mantissa::ops
 
 namespace mantissa::optim {
@@ -80,7 +81,8 @@ struct OptimizerOptions {
   Masters masters = Masters::fp32;             // of 16-bit parameters; an FP32 one is its own
   MomentFormat moments = MomentFormat::fp32;   // see ops::Moment
   uint64_t seed = 0;                           // of stochastic rounding, of weights and moments
-  bool fused = true;  // on the CPU; false: ATen operations there too, as on every other device
+  bool fused = true;  // by kernels of ours, on the CPU and on CUDA; false: ATen operations, as on
+                      // every other device
   std::vector<std::string> no_decay = kNormsAndBiases;
   std::vector<GroupOptions> groups = {};
 };
@@ -109,6 +111,7 @@ struct StepOptions {
   at::Tensor scale = {};        // of the loss whose gradients these are
   at::Tensor clip_factor = {};  // of the unscaled gradients
   at::Tensor found_inf = {};    // not 0: skip
+  OutcomeTransfer outcome = OutcomeTransfer::behind_step;
 };
 
 struct OptimizerBytes {
@@ -155,11 +158,13 @@ class OptimizerInBackward;
 /// With several microbatches call `accumulate_` after each backward: 16-bit gradients are then
 /// summed in FP32. Of one thread. Parameters may be on any device, all on the same.
 ///
-/// On the CPU a step is one fused pass. On other devices, and on the CPU with `fused = false`, it
-/// is a composition of ATen operations that waits for nothing: weights, moments and counts are
-/// selected on the device by found_inf, and so can be all that follows a step. It rounds where the
-/// fused pass does (ops::adamw_composed_), and knows Masters fp32, split, compensated and none with
-/// FP32 moments. A loop then reads what a step did when the next one is enqueued, one step late:
+/// On the CPU a step is one fused pass. Elsewhere a step waits for nothing: weights, moments and
+/// counts are selected on the device by found_inf, and so can be all that follows a step. On CUDA
+/// it is one pass too, with all Masters and FP32 or BF16 moments (ops::adamw_enqueued_). On other
+/// devices, and with `fused = false`, it is a composition of ATen operations, which rounds where
+/// the fused pass does (ops::adamw_composed_), and knows Masters fp32, split, compensated and none
+/// with FP32 moments. A loop then reads what a step did when the next one is enqueued, one step
+/// late:
 ///
 ///     PendingOutcome last;
 ///     for (...) {
@@ -258,7 +263,7 @@ class MANTISSA_API Optimizer {
   /// Of all parameters.
   at::Device device() const { return device_; }
 
-  /// Whether steps are fused passes, known on the host when they return.
+  /// Whether steps are fused passes on the CPU, known on the host when they return.
   bool is_fused() const { return fused_; }
 
  private:
@@ -281,14 +286,15 @@ class MANTISSA_API Optimizer {
   double rate_of(const LearningRate& lr) const;  // waits for the device
   bool apply_fused(const std::vector<const ParameterSlot*>& slots, double lr, int64_t number,
                    const ops::GradientUse& use);  // step number `number`, without counting it
-  PendingOutcome update_composed(const std::vector<const ParameterSlot*>& slots,
-                                 const LearningRate& lr, const ops::GradientUse& use);
+  PendingOutcome update_enqueued(const std::vector<const ParameterSlot*>& slots,
+                                 const StepOptions& options, ops::GradientUse use);
 
   OptimizerOptions options_;
   std::vector<ParameterSlot> slots_;
   at::Device device_ = at::kCPU;
   bool fused_ = true;
-  at::Tensor steps_;  // 0-d int64
+  bool by_kernels_ = false;  // of another device
+  at::Tensor steps_;         // 0-d int64
   std::optional<Reading> reading_;
   bool sums_unscaled_ = false;  // by accumulate_(scale), until `step` or `zero_grad`
 };

@@ -17,7 +17,7 @@ namespace mantissa::optim {
 /// A parameter and all that an optimizer keeps of it.
 struct ParameterSlot {
   /// Of the parameter at `position` of the list. Throws InvalidArgument for masters that its dtype
-  /// cannot have, and Unsupported for those that only the fused passes know, unless `fused`.
+  /// cannot have, and Unsupported for those that compositions do not know, unless `fused`.
   ParameterSlot(const tensor::Parameter& named, uint64_t position,
                 const ParameterSettings& own_settings, const OptimizerOptions& options, bool fused);
 

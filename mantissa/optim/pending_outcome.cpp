@@ -27,10 +27,11 @@ PendingOutcome::PendingOutcome(StepOutcome outcome)
     : known_(outcome),
       applied_(at::full({}, outcome == StepOutcome::applied, at::TensorOptions(at::kBool))) {}
 
-PendingOutcome::PendingOutcome(const at::Tensor& applied) : applied_(applied) {
+PendingOutcome::PendingOutcome(const at::Tensor& applied, OutcomeTransfer transfer)
+    : applied_(applied) {
   MANTISSA_CHECK(applied.defined() && applied.dim() == 0 && applied.scalar_type() == at::kBool,
                  InvalidArgument, "PendingOutcome: applied is not a 0-d Bool tensor; pass one");
-  if (!applied.is_cpu() && !applied.is_meta()) {
+  if (transfer == OutcomeTransfer::behind_step && !applied.is_cpu() && !applied.is_meta()) {
     transfer_ = std::make_shared<const Transfer>(applied);
   }
 }

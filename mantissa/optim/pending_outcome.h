@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -9,6 +10,13 @@
 #include "mantissa/base/step_outcome.h"
 
 namespace mantissa::optim {
+
+/// How the answer of a device gets to the host.
+enum class OutcomeTransfer : uint8_t {
+  behind_step,  // it is sent right behind the step, and a read waits no further
+  on_demand,  // a read fetches it, and waits for all that is enqueued: for steps that are captured
+              // in a graph, in which no answer can be sent
+};
 
 /// What a step did, or will have done when its device gets there: a value of the device, which
 /// selections on the device go by, and which the host reads when it asks.
@@ -24,7 +32,8 @@ class MANTISSA_API PendingOutcome {
   PendingOutcome(StepOutcome outcome);
 
   /// `applied`, or skipped where the 0-d Bool tensor is false, which must not change any more.
-  explicit PendingOutcome(const at::Tensor& applied);
+  explicit PendingOutcome(const at::Tensor& applied,
+                          OutcomeTransfer transfer = OutcomeTransfer::behind_step);
 
   /// Waits for the device, unless the host knows the outcome already.
   StepOutcome read() const;

@@ -320,6 +320,7 @@ class CliTest(unittest.TestCase):
     def test_doctor_says_who_computes_16_bit_products(self):
         self.assertIn("bf16 products", self.mantissa("doctor").stdout)
         self.assertIn("huge pages", self.mantissa("doctor").stdout)
+        self.assertIn("CUDA products  FP32 factors as they are, FP32 sums", self.mantissa("doctor").stdout)
         self.assertIn(json.loads(self.mantissa("doctor", "--json").stdout)["kernels"]["bf16"]["chosen"],
                       ("ours", "stock"))
 

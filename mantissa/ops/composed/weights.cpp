@@ -64,6 +64,10 @@ void check_update(const WeightUpdate& update, at::Device device, const Place& wh
       update.rounding == numerics::Rounding::nearest_even, Unsupported, where,
       ": rounding is stochastic, which only the fused passes on cpu do; keep a master or "
       "a rest, or round to nearest");
+  check_rate(update, device, where);
+}
+
+void check_rate(const WeightUpdate& update, at::Device device, const Place& where) {
   const at::Tensor& factor = update.lr_factor;
   MANTISSA_CHECK(!factor.defined() ||
                      (factor.dim() == 0 && factor.device() == device &&

@@ -12,6 +12,9 @@ namespace mantissa::ops::composed {
 /// begins the message.
 void check_update(const WeightUpdate& update, at::Device device, const Place& where);
 
+/// Throws unless the rate on the device, if any, is one.
+void check_rate(const WeightUpdate& update, at::Device device, const Place& where);
+
 /// Throws unless it fits the weight and is FP32.
 void check_moment(const Moment& moment, const WeightUpdate& update, const Place& where);
 
