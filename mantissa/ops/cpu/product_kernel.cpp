@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "mantissa/ops/cpu/product_kernel.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "mantissa/ops/cpu/element_lanes-inl.h"
@@ -27,6 +28,7 @@ HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, int64_t depth_step,
       sum = hn::Zero(kFloats);
     }
   }
+#pragma GCC unroll 4
   for (int64_t k = 0; k < depth; ++k) {
     Floats numbers[kWidth];
     for (int64_t j = 0; j < kWidth; ++j) {
@@ -48,6 +50,13 @@ HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, int64_t depth_step,
 template <int64_t kHeight, int64_t kWidth, int64_t kRowStep>
 HWY_INLINE void multiply_rows(const TileProduct& tile, const float* a, int64_t depth_step,
                               const float* b, float* c, int64_t rows) {
+  if (tile.add) {
+    for (int64_t i = 0; i < std::min(kHeight, rows); ++i) {
+      for (int64_t j = 0; j < kWidth; ++j) {
+        hwy::Prefetch(c + i * tile.c_row + j * kLanes);
+      }
+    }
+  }
   Floats sums[kHeight][kWidth];
   multiply_block<kHeight, kWidth, kRowStep>(a, depth_step, b, tile.depth, sums);
 #pragma GCC unroll 12
@@ -108,31 +117,51 @@ void multiply(const TileProduct& tile) {
 }
 
 // Lines lie side by side. A few numbers of each at a time, so that memory is read along. A strip
-// may be narrower than its last vector: the rest of that is overwritten by the next numbers.
+// may be narrower than its last vector: the rest of that is overwritten by the next numbers, where
+// there are some in the strip.
 template <typename Source, int64_t kWidth>
 void pack_across(const Lines& from, float* strips) {
   constexpr int64_t kBlock = 8;
+  constexpr int64_t kWhole = (kWidth + kLanes - 1) / kLanes * kLanes;
   const auto* data = static_cast<const typename Source::Element*>(from.data);
   const auto* const end = data + (from.depth - 1) * from.depth_stride + from.lines;
+  const int64_t ahead = kBlock * from.depth_stride;
   for (int64_t block = 0; block < from.depth; block += kBlock) {
-    const int64_t block_end = std::min(from.depth, block + kBlock);
+    const int64_t depth = std::min(kBlock, from.depth - block);
     for (int64_t line = 0; line < from.lines; line += kWidth) {
-      float* to = strips + line * from.depth;
-      for (int64_t k = block; k < block_end; ++k) {
-        for (int64_t i = 0; i < kWidth; i += kLanes) {
-          const auto* in = data + k * from.depth_stride + line + i;
-          const int64_t left = from.lines - line - i;
-          Floats numbers = hn::Zero(kFloats);
-          if (left >= kLanes) {
-            numbers = Source::read(in);
-          } else if (left > 0) {
-            numbers = end - in >= kLanes
-                          ? hn::IfThenElseZero(hn::FirstN(kFloats, static_cast<size_t>(left)),
-                                               Source::read(in))
-                          : read_first<Source>(in, left);
+      const auto* in = data + block * from.depth_stride + line;
+      float* to = strips + line * from.depth + block * kWidth;
+      const auto put = [&](const auto& read) HWY_ATTR {
+        const auto put_next = [&](float* numbers) HWY_ATTR {
+          hwy::Prefetch(in + ahead);
+          for (int64_t i = 0; i < kWhole; i += kLanes) {
+            hn::StoreU(read(in + i, i), kFloats, numbers + i);
           }
-          hn::StoreU(numbers, kFloats, to + k * kWidth + i);
+          in += from.depth_stride;
+        };
+        for (int64_t k = 1; k < depth; ++k) {
+          put_next(to);
+          to += kWidth;
         }
+        if (kWhole == kWidth || block + depth < from.depth) {
+          put_next(to);
+        } else {
+          HWY_ALIGN float last[kWhole];
+          put_next(last);
+          std::copy_n(last, kWidth, to);
+        }
+      };
+      const int64_t lines = from.lines - line;
+      if (lines >= kWhole) {
+        put([](const auto* numbers, int64_t) HWY_ATTR { return Source::read(numbers); });
+      } else {
+        put([&](const auto* numbers, int64_t i) HWY_ATTR {
+          const int64_t left = std::max<int64_t>(lines - i, 0);
+          return end - numbers >= kLanes
+                     ? hn::IfThenElseZero(hn::FirstN(kFloats, static_cast<size_t>(left)),
+                                          Source::read(numbers))
+                     : read_first<Source>(numbers, left);
+        });
       }
     }
   }
@@ -194,6 +223,7 @@ void widen_lines(const Lines& from, float* to) {
     const auto* in = data + line * from.line_stride;
     int64_t k = 0;
     for (; k + kLanes <= from.depth; k += kLanes) {
+      hwy::Prefetch(in + k + from.line_stride);
       hn::StoreU(Source::read(in + k), kFloats, to + k);
     }
     if (k < from.depth) {
