@@ -10,6 +10,7 @@ namespace mantissa::ops {
 namespace {
 
 // Sizes of what is worked on at once, for caches of 32 KiB and 512 KiB or more.
+constexpr int64_t kPanelCols = 512;
 constexpr int64_t kPanelDepth = kProductDepth * 3;
 constexpr int64_t kPanelRows = 2048;  // of sums over more than kPanelDepth
 constexpr int64_t kTileRows = 120;    // of the left factor
@@ -50,8 +51,7 @@ class Multiplication {
         even_part(block_.rows, k_ > kPanelDepth ? kPanelRows : block_.rows, registers_.rows);
     tile_rows_ = even_part(most_rows, kTileRows, registers_.rows);
     Workspace& space = workspace();
-    const int64_t packed_depth = std::min(k_, kProductDepth);
-    a_tile_ = space.a.of_size(tile_rows_ * packed_depth + cpu::kPackingSlack);
+    a_tile_ = space.a.of_size(tile_rows_ * cpu::kLineStep + cpu::kPackingSlack);
     b_panel_ = space.b.of_size(most_cols * std::min(k_, most_depth) + cpu::kPackingSlack);
     sums_ = space.sums.of_size((k_ > kPanelDepth ? most_rows : tile_rows_) * most_cols);
     for (int64_t col = 0; col < block_.cols; col += most_cols) {
@@ -86,14 +86,12 @@ class Multiplication {
       float* sums = sums_ + (k_ > kPanelDepth ? tile * sums_row : 0);
       for (int64_t k = 0; k < depth_; k += kProductDepth) {
         const int64_t depth = part_depth(k);
-        product_.pack_rows(row, rows, k_begin_ + k, depth, a_tile_);
+        const auto layout = product_.pack_rows(row, rows, k_begin_ + k, depth, a_tile_);
         cpu::multiply({a_tile_, registers_.rows * depth, part_of_b(k), registers_.cols * depth,
-                       sums, sums_row, rows, cols_, depth, k_begin_ + k > 0});
+                       sums, sums_row, rows, cols_, depth, k_begin_ + k > 0, layout});
       }
       if (k_begin_ + depth_ == k_) {
-        for (int64_t i = 0; i < rows; ++i) {
-          product_.store(sums + i * sums_row, row + i, col_, cols_);
-        }
+        product_.store(sums, sums_row, {row, rows, col_, cols_});
       }
     }
   }
@@ -127,7 +125,7 @@ std::vector<Block> blocks_of(int64_t m, int64_t n, int64_t k, int64_t threads) {
   Block best = {0, m, 0, n};
   int64_t least = std::numeric_limits<int64_t>::max();
   for (int64_t down = 1; down <= threads; ++down) {
-    const int64_t rows = round_up(divide_up(m, down), registers.rows);
+    const int64_t rows = round_up(divide_up(m, down), registers.rows / 3);
     const int64_t cols = round_up(divide_up(n, threads / down), registers.cols);
     const int64_t work = rows * cols + kPackingCost * (rows * divide_up(cols, kPanelCols) + cols);
     if (work < least) {

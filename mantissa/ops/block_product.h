@@ -3,7 +3,16 @@
 #include <cstdint>
 #include <vector>
 
+#include "mantissa/ops/cpu/product_kernel.h"
+
 namespace mantissa::ops {
+
+struct Block {  // of the result
+  int64_t row;
+  int64_t rows;
+  int64_t col;
+  int64_t cols;
+};
 
 /// A product of two matrices in FP32 that come in parts and whose result goes in parts: wherever
 /// the numbers lie, and in whatever format, they are packed as cpu/product_kernel.h has it.
@@ -14,27 +23,21 @@ class BlockProduct {
   BlockProduct& operator=(const BlockProduct&) = delete;
   virtual ~BlockProduct() = default;
 
-  /// Rows of the left factor, its columns `k` to `k + depth`, in strips.
-  virtual void pack_rows(int64_t row, int64_t rows, int64_t k, int64_t depth, float* strips) = 0;
+  /// Rows of the left factor, its columns `k` to `k + depth`, in the layout that is returned:
+  /// strips or lines.
+  virtual cpu::TileProduct::Layout pack_rows(int64_t row, int64_t rows, int64_t k, int64_t depth,
+                                             float* to) = 0;
 
   /// Columns of the right factor, its rows `k` to `k + depth`, in strips.
   virtual void pack_cols(int64_t col, int64_t cols, int64_t k, int64_t depth, float* strips) = 0;
 
-  /// Takes the sums of `row` from column `col` on, at most kPanelCols of them, and may change them.
-  virtual void store(float* sums, int64_t row, int64_t col, int64_t cols) = 0;
-};
-
-struct Block {  // of the result
-  int64_t row;
-  int64_t rows;
-  int64_t col;
-  int64_t cols;
+  /// Takes the sums of a block, `sums_row` numbers apart, and may change them.
+  virtual void store(float* sums, int64_t sums_row, const Block& block) = 0;
 };
 
 /// Terms that are added up in order, by fused multiply-adds; the sums of such parts are then added
-/// in order. Results depend on it, and on no other of these sizes.
+/// in order.
 inline constexpr int64_t kProductDepth = 512;
-inline constexpr int64_t kPanelCols = 512;
 
 /// The block of a product whose sums have `k` terms each. A thread keeps 8 MiB at most for it.
 void multiply_block(BlockProduct& product, const Block& block, int64_t k);

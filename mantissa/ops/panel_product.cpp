@@ -1,7 +1,6 @@
 #include "mantissa/ops/panel_product.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <vector>
 
@@ -9,10 +8,8 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/ops/block_product.h"
-#include "mantissa/ops/cpu/blocks.h"
 #include "mantissa/ops/cpu/product_kernel.h"
 #include "mantissa/ops/element.h"
-#include "mantissa/tensor/dtype.h"
 
 namespace mantissa::ops {
 namespace {
@@ -35,29 +32,23 @@ class PanelProduct final : public BlockProduct {
   PanelProduct(const cpu::Lines& a, const cpu::Lines& b, const ProductOutput& out)
       : a_(a), b_(b), out_(out) {}
 
-  void pack_rows(int64_t row, int64_t rows, int64_t k, int64_t depth, float* strips) override {
-    cpu::pack(Side::rows, part_of(a_, row, rows, k, depth), strips);
+  cpu::TileProduct::Layout pack_rows(int64_t row, int64_t rows, int64_t k, int64_t depth,
+                                     float* to) override {
+    return cpu::pack_rows(part_of(a_, row, rows, k, depth), to);
   }
 
   void pack_cols(int64_t col, int64_t cols, int64_t k, int64_t depth, float* strips) override {
     cpu::pack(Side::cols, part_of(b_, col, cols, k, depth), strips);
   }
 
-  void store(float* sums, int64_t row, int64_t col, int64_t cols) override {
-    if (out_.alpha != 1) {
-      for (int64_t j = 0; j < cols; ++j) {
-        sums[j] *= out_.alpha;
-      }
-    }
-    if (out_.beta != 0) {
-      std::array<float, kPanelCols> buffer;
-      const float* addend = cpu::widen(out_.addend, tensor::dtype_of(out_.format),
-                                       row * out_.addend_row_stride + col, cols, buffer.data());
-      for (int64_t j = 0; j < cols; ++j) {
-        sums[j] += out_.beta * addend[j];
-      }
-    }
-    cpu::narrow(sums, out_.data, tensor::dtype_of(out_.format), row * out_.row_stride + col, cols);
+  void store(float* sums, int64_t sums_row, const Block& block) override {
+    const int64_t size = numerics::info(out_.format).storage_bits / 8;
+    const int64_t first = block.row * out_.row_stride + block.col;
+    const int64_t addend = block.row * out_.addend_row_stride + block.col;
+    cpu::store({sums, sums_row, block.rows, block.cols, out_.format,
+                static_cast<char*>(out_.data) + first * size, out_.row_stride, out_.alpha,
+                out_.beta, static_cast<const char*>(out_.addend) + addend * size,
+                out_.addend_row_stride});
   }
 
  private:

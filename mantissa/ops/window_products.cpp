@@ -14,6 +14,7 @@ namespace {
 using cpu::Segment;
 using cpu::Shift;
 using cpu::Side;
+using Layout = cpu::TileProduct::Layout;
 using numerics::Format;
 
 struct Workspace {
@@ -146,7 +147,7 @@ class SumsProduct final : public BlockProduct {
   SumsProduct(const WindowSums& sums, const Taps& taps, int64_t group)
       : sums_(sums), taps_(taps), group_(group) {}
 
-  void pack_rows(int64_t row, int64_t rows, int64_t k, int64_t depth, float* strips) override {
+  Layout pack_rows(int64_t row, int64_t rows, int64_t k, int64_t depth, float* to) override {
     offsets_.resize(static_cast<size_t>(depth));
     const Filter& filter = sums_.filter;
     int64_t channel = k / taps_.count;
@@ -165,10 +166,10 @@ class SumsProduct final : public BlockProduct {
                            (numerics::info(filter.format).storage_bits / 8);
     if (in_order) {
       data += offsets_[0] * (numerics::info(filter.format).storage_bits / 8);
-      cpu::pack(Side::rows, {data, filter.format, filter.row_stride, 1, rows, depth}, strips);
-    } else {
-      cpu::pack_rows_at(data, filter.format, filter.row_stride, rows, offsets_, strips);
+      return cpu::pack_rows({data, filter.format, filter.row_stride, 1, rows, depth}, to);
     }
+    cpu::pack_rows_at(data, filter.format, filter.row_stride, rows, offsets_, to);
+    return Layout::strips;
   }
 
   void pack_cols(int64_t col, int64_t cols, int64_t k, int64_t depth, float* strips) override {
@@ -199,15 +200,17 @@ class SumsProduct final : public BlockProduct {
     }
   }
 
-  void store(float* sums, int64_t row, int64_t col, int64_t cols) override {
-    set_windows(col, cols);
-    const int64_t channel = group_ * sums_.extent.rows + row;
-    if (sums_.bias != nullptr) {
-      for (int64_t j = 0; j < cols; ++j) {
-        sums[j] += sums_.bias[channel];
+  void store(float* sums, int64_t sums_row, const Block& block) override {
+    set_windows(block.col, block.cols);
+    for (int64_t i = 0; i < block.rows; ++i, sums += sums_row) {
+      const int64_t channel = group_ * sums_.extent.rows + block.row + i;
+      if (sums_.bias != nullptr) {
+        for (int64_t j = 0; j < block.cols; ++j) {
+          sums[j] += sums_.bias[channel];
+        }
       }
+      ops::store(sums, block.cols, places_, sums_.result, channel);
     }
-    ops::store(sums, cols, places_, sums_.result, channel);
   }
 
  private:
@@ -246,16 +249,15 @@ class GradientProduct final : public BlockProduct {
     block_channels_ = (channels + blocks - 1) / blocks;
   }
 
-  void pack_rows(int64_t row, int64_t rows, int64_t k, int64_t depth, float* strips) override {
+  Layout pack_rows(int64_t row, int64_t rows, int64_t k, int64_t depth, float* to) override {
     const Axes axes = positions_of(gradient_.axes);
     const Image& sums = gradient_.sums;
     WindowRange(axes, k, depth, 0).find_segments(axes, sums, {{0, 0, 0}, {}}, segments_);
-    float* lines = workspace().lines.of_size(rows * depth + cpu::kWindowSlack);
     for (int64_t i = 0; i < rows; ++i) {
       fill(sums, group_ * gradient_.extent.rows + row + i, sums.strides.back(), segments_,
-           lines + i * depth);
+           to + i * cpu::kLineStep);
     }
-    cpu::pack(Side::rows, {lines, Format::fp32, depth, 1, rows, depth}, strips);
+    return Layout::lines;
   }
 
   void pack_cols(int64_t col, int64_t cols, int64_t k, int64_t depth, float* strips) override {
@@ -290,13 +292,15 @@ class GradientProduct final : public BlockProduct {
     }
   }
 
-  void store(float* sums, int64_t row, int64_t col, int64_t cols) override {
-    find_places(col, cols);
+  void store(float* sums, int64_t sums_row, const Block& block) override {
+    find_places(block.col, block.cols);
     const Filter& gradient = gradient_.gradient;
     // One row of a filter, as an image of one channel.
     const Image image = {gradient.data, gradient.format, 0, 1, {1, 1, 1}};
-    ops::store(sums, cols, places_, image,
-               group_ * gradient.group_stride + row * gradient.row_stride);
+    for (int64_t i = 0; i < block.rows; ++i) {
+      ops::store(sums + i * sums_row, block.cols, places_, image,
+                 group_ * gradient.group_stride + (block.row + i) * gradient.row_stride);
+    }
   }
 
  private:

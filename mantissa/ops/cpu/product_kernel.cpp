@@ -9,32 +9,35 @@
 #define HWY_TARGET_INCLUDE "mantissa/ops/cpu/product_kernel.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "mantissa/ops/cpu/element_lanes-inl.h"
 #include "mantissa/ops/cpu/register_block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::ops::cpu {
 namespace HWY_NAMESPACE {
 // Row i of `a` begins at a[i * kRowStep]; its numbers are `depth_step` apart.
-template <int64_t kHeight, int64_t kRowStep>
+template <int64_t kHeight, int64_t kWidth, int64_t kRowStep>
 HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, int64_t depth_step,
                                const float* HWY_RESTRICT b, int64_t depth,
-                               Floats (&sums)[kHeight][kVectors]) {
+                               Floats (&sums)[kHeight][kWidth]) {
   for (auto& row : sums) {
     for (Floats& sum : row) {
       sum = hn::Zero(kFloats);
     }
   }
+#pragma GCC unroll 4
   for (int64_t k = 0; k < depth; ++k) {
-    Floats numbers[kVectors];
-    for (int64_t j = 0; j < kVectors; ++j) {
+    Floats numbers[kWidth];
+    for (int64_t j = 0; j < kWidth; ++j) {
       numbers[j] = hn::Load(kFloats, b + j * kLanes);
     }
 #pragma GCC unroll 12
     for (int64_t i = 0; i < kHeight; ++i) {
       const Floats factor = hn::Set(kFloats, a[i * kRowStep]);
-      for (int64_t j = 0; j < kVectors; ++j) {
+      for (int64_t j = 0; j < kWidth; ++j) {
         sums[i][j] = hn::MulAdd(factor, numbers[j], sums[i][j]);
       }
     }
@@ -43,59 +46,59 @@ HWY_INLINE void multiply_block(const float* HWY_RESTRICT a, int64_t depth_step,
   }
 }
 
-HWY_INLINE void put(Floats sums, float* c, bool add) {
-  hn::StoreU(add ? hn::Add(hn::LoadU(kFloats, c), sums) : sums, kFloats, c);
-}
-
-// Up to kHeight rows of `a` times one strip of `b`.
-template <int64_t kHeight, int64_t kRowStep>
+// Up to kHeight rows of `a` times kWidth vectors of a strip of `b`.
+template <int64_t kHeight, int64_t kWidth, int64_t kRowStep>
 HWY_INLINE void multiply_rows(const TileProduct& tile, const float* a, int64_t depth_step,
-                              const float* b, float* c, int64_t rows, int64_t cols) {
-  Floats sums[kHeight][kVectors];
-  multiply_block<kHeight, kRowStep>(a, depth_step, b, tile.depth, sums);
-  if (rows == kHeight && cols == kCols) {
-#pragma GCC unroll 12
-    for (int64_t i = 0; i < kHeight; ++i) {
-      for (int64_t j = 0; j < kVectors; ++j) {
-        put(sums[i][j], c + i * tile.c_row + j * kLanes, tile.add);
+                              const float* b, float* c, int64_t rows) {
+  if (tile.add) {
+    for (int64_t i = 0; i < std::min(kHeight, rows); ++i) {
+      for (int64_t j = 0; j < kWidth; ++j) {
+        hwy::Prefetch(c + i * tile.c_row + j * kLanes);
       }
     }
-    return;
   }
-  HWY_ALIGN float whole[kHeight * kCols];
+  Floats sums[kHeight][kWidth];
+  multiply_block<kHeight, kWidth, kRowStep>(a, depth_step, b, tile.depth, sums);
 #pragma GCC unroll 12
   for (int64_t i = 0; i < kHeight; ++i) {
-    for (int64_t j = 0; j < kVectors; ++j) {
-      hn::Store(sums[i][j], kFloats, whole + i * kCols + j * kLanes);
+    if (i == rows) {
+      return;
     }
-  }
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < cols; ++j) {
-      float& element = c[i * tile.c_row + j];
-      element = tile.add ? element + whole[i * kCols + j] : whole[i * kCols + j];
+    for (int64_t j = 0; j < kWidth; ++j) {
+      float* to = c + i * tile.c_row + j * kLanes;
+      hn::StoreU(tile.add ? hn::Add(hn::LoadU(kFloats, to), sums[i][j]) : sums[i][j], kFloats, to);
     }
   }
 }
 
 // `block_step` from the first number of a block of kRows rows to that of the next.
+template <int64_t kWidth, int64_t kRowStep>
+void multiply_strip(const TileProduct& tile, int64_t block_step, int64_t depth_step, int64_t col) {
+  constexpr int64_t kThird = kRows / 3;
+  const float* a = tile.a;
+  const float* b = tile.b + col / kCols * tile.b_strip;
+  float* c = tile.c + col;
+  for (int64_t rows = tile.rows; rows > 0; rows -= kRows) {
+    if (rows > 2 * kThird) {
+      multiply_rows<kRows, kWidth, kRowStep>(tile, a, depth_step, b, c, rows);
+    } else if (rows > kThird) {
+      multiply_rows<2 * kThird, kWidth, kRowStep>(tile, a, depth_step, b, c, rows);
+    } else {
+      multiply_rows<kThird, kWidth, kRowStep>(tile, a, depth_step, b, c, rows);
+    }
+    a += block_step;
+    c += kRows * tile.c_row;
+  }
+}
+
 template <int64_t kRowStep>
 void multiply_tile(const TileProduct& tile, int64_t block_step, int64_t depth_step) {
-  constexpr int64_t kThird = kRows / 3;
+  constexpr int64_t kHalf = kVectors / 2;
   for (int64_t col = 0; col < tile.cols; col += kCols) {
-    const float* a = tile.a;
-    const float* b = tile.b + col / kCols * tile.b_strip;
-    const int64_t cols = std::min(kCols, tile.cols - col);
-    for (int64_t row = 0; row < tile.rows; row += kRows) {
-      float* c = tile.c + row * tile.c_row + col;
-      const int64_t rows = std::min(kRows, tile.rows - row);
-      if (rows > 2 * kThird) {
-        multiply_rows<kRows, kRowStep>(tile, a, depth_step, b, c, rows, cols);
-      } else if (rows > kThird) {
-        multiply_rows<2 * kThird, kRowStep>(tile, a, depth_step, b, c, rows, cols);
-      } else {
-        multiply_rows<kThird, kRowStep>(tile, a, depth_step, b, c, rows, cols);
-      }
-      a += block_step;
+    if (tile.cols - col > kHalf * kLanes) {
+      multiply_strip<kVectors, kRowStep>(tile, block_step, depth_step, col);
+    } else {
+      multiply_strip<kHalf, kRowStep>(tile, block_step, depth_step, col);
     }
   }
 }
@@ -104,6 +107,8 @@ void multiply(const TileProduct& tile) {
   switch (tile.a_layout) {
     case TileProduct::Layout::strips:
       return multiply_tile<1>(tile, tile.a_strip, kRows);
+    case TileProduct::Layout::lines:
+      return multiply_tile<kLineStep>(tile, kRows * kLineStep, 1);
     case TileProduct::Layout::across:
       return multiply_tile<1>(tile, kRows, kCols);
     case TileProduct::Layout::along:
@@ -111,22 +116,52 @@ void multiply(const TileProduct& tile) {
   }
 }
 
-// Lines lie side by side. A strip may be narrower than its last vector: the rest of that is
-// overwritten by the next numbers.
+// Lines lie side by side. A few numbers of each at a time, so that memory is read along. A strip
+// may be narrower than its last vector: the rest of that is overwritten by the next numbers, where
+// there are some in the strip.
 template <typename Source, int64_t kWidth>
 void pack_across(const Lines& from, float* strips) {
+  constexpr int64_t kBlock = 8;
+  constexpr int64_t kWhole = (kWidth + kLanes - 1) / kLanes * kLanes;
   const auto* data = static_cast<const typename Source::Element*>(from.data);
-  for (int64_t line = 0; line < from.lines; line += kWidth) {
-    const int64_t lines = from.lines - line;
-    float* to = strips + line * from.depth;
-    for (int64_t k = 0; k < from.depth; ++k) {
-      const auto* in = data + line + k * from.depth_stride;
-      for (int64_t i = 0; i < kWidth; i += kLanes) {
-        const int64_t left = lines - i;
-        const Floats numbers = left >= kLanes ? Source::read(in + i)
-                               : left > 0     ? read_first<Source>(in + i, left)
-                                              : hn::Zero(kFloats);
-        hn::StoreU(numbers, kFloats, to + k * kWidth + i);
+  const auto* const end = data + (from.depth - 1) * from.depth_stride + from.lines;
+  const int64_t ahead = kBlock * from.depth_stride;
+  for (int64_t block = 0; block < from.depth; block += kBlock) {
+    const int64_t depth = std::min(kBlock, from.depth - block);
+    for (int64_t line = 0; line < from.lines; line += kWidth) {
+      const auto* in = data + block * from.depth_stride + line;
+      float* to = strips + line * from.depth + block * kWidth;
+      const auto put = [&](const auto& read) HWY_ATTR {
+        const auto put_next = [&](float* numbers) HWY_ATTR {
+          hwy::Prefetch(in + ahead);
+          for (int64_t i = 0; i < kWhole; i += kLanes) {
+            hn::StoreU(read(in + i, i), kFloats, numbers + i);
+          }
+          in += from.depth_stride;
+        };
+        for (int64_t k = 1; k < depth; ++k) {
+          put_next(to);
+          to += kWidth;
+        }
+        if (kWhole == kWidth || block + depth < from.depth) {
+          put_next(to);
+        } else {
+          HWY_ALIGN float last[kWhole];
+          put_next(last);
+          std::copy_n(last, kWidth, to);
+        }
+      };
+      const int64_t lines = from.lines - line;
+      if (lines >= kWhole) {
+        put([](const auto* numbers, int64_t) HWY_ATTR { return Source::read(numbers); });
+      } else {
+        put([&](const auto* numbers, int64_t i) HWY_ATTR {
+          const int64_t left = std::max<int64_t>(lines - i, 0);
+          return end - numbers >= kLanes
+                     ? hn::IfThenElseZero(hn::FirstN(kFloats, static_cast<size_t>(left)),
+                                          Source::read(numbers))
+                     : read_first<Source>(numbers, left);
+        });
       }
     }
   }
@@ -181,29 +216,72 @@ void pack_lines(const Lines& from, float* strips) {
   }
 }
 
-template <Format kFormat>
-void pack_as(Side side, const Lines& from, float* strips) {
-  if (side == Side::rows) {
-    pack_lines<Reader<kFormat>, kRows>(from, strips);
-  } else {
-    pack_lines<Reader<kFormat>, kCols>(from, strips);
+template <typename Source>
+void widen_lines(const Lines& from, float* to) {
+  const auto* data = static_cast<const typename Source::Element*>(from.data);
+  for (int64_t line = 0; line < from.lines; ++line) {
+    const auto* in = data + line * from.line_stride;
+    int64_t k = 0;
+    for (; k + kLanes <= from.depth; k += kLanes) {
+      hwy::Prefetch(in + k + from.line_stride);
+      hn::StoreU(Source::read(in + k), kFloats, to + k);
+    }
+    if (k < from.depth) {
+      hn::StoreU(read_first<Source>(in + k, from.depth - k), kFloats, to + k);
+    }
+    to += kLineStep;
   }
 }
 
 void pack(Side side, const Lines& from, float* strips) {
-  switch (from.format) {
-    case Format::bf16:
-      return pack_as<Format::bf16>(side, from, strips);
-    case Format::fp16:
-      return pack_as<Format::fp16>(side, from, strips);
-    case Format::tf32:
-      return pack_as<Format::tf32>(side, from, strips);
-    case Format::fp32:
-      return pack_as<Format::fp32>(side, from, strips);
-    case Format::fp8_e4m3:
-    case Format::fp8_e5m2:
-      return;  // no factors
-  }
+  with_reader(from.format, [&]<typename Source>(Source /*reader*/) HWY_ATTR {
+    if (side == Side::rows) {
+      pack_lines<Source, kRows>(from, strips);
+    } else {
+      pack_lines<Source, kCols>(from, strips);
+    }
+  });
+}
+
+TileProduct::Layout pack_rows(const Lines& from, float* to) {
+  const bool in_lines = from.depth_stride == 1;
+  with_reader(from.format, [&]<typename Source>(Source /*reader*/) HWY_ATTR {
+    if (in_lines) {
+      widen_lines<Source>(from, to);
+    } else {
+      pack_across<Source, kRows>(from, to);
+    }
+  });
+  return in_lines ? TileProduct::Layout::lines : TileProduct::Layout::strips;
+}
+
+void store(const TileOutput& output) {
+  with_format(output.format, [&]<Format kFormat>() HWY_ATTR {
+    using Out = Elements<kFormat>;
+    const Floats alpha = hn::Set(kFloats, output.alpha);
+    const Floats beta = hn::Set(kFloats, output.beta);
+    for (int64_t i = 0; i < output.rows; ++i) {
+      const float* sums = output.sums + i * output.sums_row;
+      auto* out = static_cast<typename Out::Type*>(output.out) + i * output.out_row;
+      if (output.beta == 0) {
+        for_vectors(
+            output.cols,
+            [&](const float* sums_at, typename Out::Type* out_at)
+                HWY_ATTR { Out::write(hn::Mul(alpha, hn::LoadU(kFloats, sums_at)), out_at); },
+            sums, out);
+      } else {
+        for_vectors(
+            output.cols,
+            [&](const float* sums_at, const typename Out::Type* addend_at,
+                typename Out::Type* out_at) HWY_ATTR {
+              const Floats sum = hn::Mul(alpha, hn::LoadU(kFloats, sums_at));
+              Out::write(hn::Add(sum, hn::Mul(beta, Out::read(addend_at))), out_at);
+            },
+            sums, static_cast<const typename Out::Type*>(output.addend) + i * output.addend_row,
+            out);
+      }
+    }
+  });
 }
 
 RegisterBlock register_block() { return {kRows, kCols}; }
@@ -217,6 +295,8 @@ namespace mantissa::ops::cpu {
 
 HWY_EXPORT(multiply);
 HWY_EXPORT(pack);
+HWY_EXPORT(pack_rows);
+HWY_EXPORT(store);
 HWY_EXPORT(register_block);
 
 void multiply(const TileProduct& tile) { HWY_DYNAMIC_DISPATCH(multiply)(tile); }
@@ -224,6 +304,12 @@ void multiply(const TileProduct& tile) { HWY_DYNAMIC_DISPATCH(multiply)(tile); }
 void pack(Side side, const Lines& from, float* strips) {
   HWY_DYNAMIC_DISPATCH(pack)(side, from, strips);
 }
+
+TileProduct::Layout pack_rows(const Lines& from, float* to) {
+  return HWY_DYNAMIC_DISPATCH(pack_rows)(from, to);
+}
+
+void store(const TileOutput& output) { HWY_DYNAMIC_DISPATCH(store)(output); }
 
 RegisterBlock register_block() { return HWY_DYNAMIC_DISPATCH(register_block)(); }
 

@@ -46,6 +46,24 @@ struct Reader<Format::tf32> {
   }
 };
 
+// Calls `call` with the reader of a format.
+template <typename Call>
+HWY_INLINE void with_reader(Format format, const Call& call) {
+  switch (format) {
+    case Format::bf16:
+      return call(Reader<Format::bf16>());
+    case Format::fp16:
+      return call(Reader<Format::fp16>());
+    case Format::tf32:
+      return call(Reader<Format::tf32>());
+    case Format::fp32:
+      return call(Reader<Format::fp32>());
+    case Format::fp8_e4m3:
+    case Format::fp8_e5m2:
+      return;  // no factors
+  }
+}
+
 // The first `count` lanes are those of `in`, the others zeros; nothing else is read.
 template <typename Source>
 HWY_INLINE Floats read_first(const typename Source::Element* in, int64_t count) {

@@ -21,24 +21,6 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::ops::cpu {
 namespace HWY_NAMESPACE {
 
-// Calls `call` with the reader of a format.
-template <typename Call>
-HWY_INLINE void with_reader(Format format, const Call& call) {
-  switch (format) {
-    case Format::bf16:
-      return call(Reader<Format::bf16>());
-    case Format::fp16:
-      return call(Reader<Format::fp16>());
-    case Format::tf32:
-      return call(Reader<Format::tf32>());
-    case Format::fp32:
-      return call(Reader<Format::fp32>());
-    case Format::fp8_e4m3:
-    case Format::fp8_e5m2:
-      return;  // no factors
-  }
-}
-
 HWY_INLINE float* put_zeros(float* out, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes) {
     hn::StoreU(hn::Zero(kFloats), kFloats, out + i);
