@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <functional>
+#include <utility>
 
 #include "mantissa/base/error.h"
 #include "mantissa/report/quantity.h"
@@ -52,12 +52,12 @@ bool has_16bit_copies(const Summary& run) {
 }
 
 // Weights, gradients and state of the optimizer together.
-std::string bytes_per_param(const Summary& run) {
+double bytes_per_param(const Summary& run) {
   double total = 0;
   for (const auto& [part, bytes] : run.bytes_per_param) {
     total += bytes;
   }
-  return run.bytes_per_param.empty() ? "-" : two_decimals(total);
+  return total;
 }
 
 void check_comparable(const std::vector<Summary>& runs) {
@@ -72,36 +72,79 @@ void check_comparable(const std::vector<Summary>& runs) {
 
 }  // namespace
 
+std::vector<Figure> comparison_figures() {
+  using Number = std::optional<double>;
+  const auto known = [](double value) { return std::isnan(value) ? Number() : Number(value); };
+  std::vector<Figure> figures;
+  figures.push_back({"steps",
+                     [](const Summary& run) {
+                       return concat(run.steps, run.stopped_by == "patience" ? ", patience" : "");
+                     },
+                     [](const Summary& run) { return Number(static_cast<double>(run.steps)); }});
+  figures.push_back({"step time, median",
+                     [](const Summary& run) {
+                       return std::isnan(run.step_time_s) ? "-" : seconds_text(run.step_time_s);
+                     },
+                     [=](const Summary& run) { return known(run.step_time_s); }});
+  figures.push_back({"tokens/s",
+                     [](const Summary& run) {
+                       return std::isnan(run.tokens_per_s) ? "-" : count_text(run.tokens_per_s);
+                     },
+                     [=](const Summary& run) { return known(run.tokens_per_s); }});
+  figures.push_back({"peak tensor bytes",
+                     [](const Summary& run) { return bytes_text(total_peak(run)); },
+                     [](const Summary& run) {
+                       return run.peak_bytes.empty() ? Number() : Number(total_peak(run));
+                     }});
+  for (const char* category : {"weights", "gradients", "optimizer", "activations", "other"}) {
+    const auto bytes = [category](const Summary& run) {
+      const auto found = run.peak_bytes.find(category);
+      return found == run.peak_bytes.end() ? std::optional<int64_t>() : found->second;
+    };
+    figures.push_back({category,
+                       [bytes](const Summary& run) {
+                         return bytes(run) ? bytes_text(*bytes(run)) : std::string("-");
+                       },
+                       [bytes](const Summary& run) { return Number(bytes(run)); },
+                       /*is_part=*/true});
+  }
+  figures.push_back({"bytes a parameter",
+                     [](const Summary& run) {
+                       return run.bytes_per_param.empty() ? "-"
+                                                          : two_decimals(bytes_per_param(run));
+                     },
+                     [](const Summary& run) {
+                       return run.bytes_per_param.empty() ? Number() : Number(bytes_per_param(run));
+                     }});
+  figures.push_back({"validation, bits/base",
+                     [](const Summary& run) { return bits(run.bits_per_base); },
+                     [=](const Summary& run) { return known(run.bits_per_base); }});
+  figures.push_back({"best Markov model",
+                     [](const Summary& run) { return bits(run.markov_bits_per_base); },
+                     [=](const Summary& run) { return known(run.markov_bits_per_base); }});
+  figures.push_back({"loss scale at the end",
+                     [](const Summary& run) { return scale_text(run.scale); },
+                     [=](const Summary& run) { return known(run.scale); }});
+  figures.push_back(
+      {"skipped steps", [](const Summary& run) { return std::to_string(run.skipped_steps); },
+       [](const Summary& run) { return Number(static_cast<double>(run.skipped_steps)); }});
+  return figures;
+}
+
 std::string comparison_table(const std::vector<Summary>& runs) {
   MANTISSA_CHECK(!runs.empty(), InvalidArgument, "compare: no runs; name at least one precision");
   check_comparable(runs);
-  std::vector<std::vector<std::string>> rows;
-  const auto add = [&](const std::string& label,
-                       const std::function<std::string(const Summary&)>& cell) {
-    std::vector<std::string> row = {label};
+  std::vector<std::vector<std::string>> rows = {{""}};
+  for (const Summary& run : runs) {
+    rows.front().push_back(run.precision);
+  }
+  for (const Figure& figure : comparison_figures()) {
+    std::vector<std::string> row = {(figure.is_part ? "  " : "") + figure.name};
     for (const Summary& run : runs) {
-      row.push_back(cell(run));
+      row.push_back(figure.text(run));
     }
     rows.push_back(std::move(row));
-  };
-  add("", [](const Summary& run) { return run.precision; });
-  add("steps", [](const Summary& run) {
-    return concat(run.steps, run.stopped_by == "patience" ? ", patience" : "");
-  });
-  add("step time, median", [](const Summary& run) { return seconds_text(run.step_time_s); });
-  add("tokens/s", [](const Summary& run) { return count_text(run.tokens_per_s); });
-  add("peak tensor bytes", [](const Summary& run) { return bytes_text(total_peak(run)); });
-  for (const char* category : {"weights", "gradients", "optimizer", "activations", "other"}) {
-    add(concat("  ", category), [&](const Summary& run) {
-      const auto found = run.peak_bytes.find(category);
-      return found == run.peak_bytes.end() ? std::string("-") : bytes_text(found->second);
-    });
   }
-  add("bytes a parameter", [](const Summary& run) { return bytes_per_param(run); });
-  add("validation, bits/base", [](const Summary& run) { return bits(run.bits_per_base); });
-  add("best Markov model", [](const Summary& run) { return bits(run.markov_bits_per_base); });
-  add("loss scale at the end", [](const Summary& run) { return scale_text(run.scale); });
-  add("skipped steps", [](const Summary& run) { return std::to_string(run.skipped_steps); });
   return text_table(rows);
 }
 

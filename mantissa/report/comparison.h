@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,6 +9,18 @@
 #include "mantissa/record/event.h"
 
 namespace mantissa::report {
+
+/// One figure that runs are compared by.
+struct Figure {
+  std::string name;
+  std::function<std::string(const record::Summary&)> text;  // "-": not known
+  /// Nothing when it is not known; none at all for a figure that is a text.
+  std::function<std::optional<double>(const record::Summary&)> number;
+  bool is_part = false;  // of the figure before it that is none
+};
+
+/// In the order in which people ask for them.
+MANTISSA_API std::vector<Figure> comparison_figures();
 
 /// Runs of the same model, data and seed in several precisions as a text table: a column a run, a
 /// row a figure: steps (and whether patience ended them), median step time, tokens/s, peak tensor

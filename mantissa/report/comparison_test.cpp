@@ -47,6 +47,27 @@ TEST(Comparison, HasAColumnARunAndARowAFigure) {
             "skipped steps                2        2\n");
 }
 
+TEST(Comparison, FiguresHaveTheirNumbersInFull) {
+  const record::Summary run = example("fp32");
+  const std::vector<Figure> figures = comparison_figures();
+  const auto number_of = [&](const std::string& name, const record::Summary& summary) {
+    for (const Figure& figure : figures) {
+      if (figure.name == name) {
+        return figure.number(summary);
+      }
+    }
+    return std::optional<double>(-1);
+  };
+  EXPECT_EQ(number_of("step time, median", run), 0.0125);
+  EXPECT_EQ(number_of("validation, bits/base", run), 1.97654);
+  EXPECT_EQ(number_of("peak tensor bytes", run), 64000);
+  EXPECT_EQ(number_of("bytes a parameter", run), 10.03125);
+  EXPECT_EQ(number_of("weights", run), 4000);
+  EXPECT_EQ(number_of("other", run), std::nullopt);
+  EXPECT_EQ(number_of("validation, bits/base", record::Summary{.bits_per_base = std::nan("")}),
+            std::nullopt);
+}
+
 TEST(Comparison, ShowsADashWhereNothingIsHeldOut) {
   record::Summary run = example("fp32");
   run.bits_per_base = std::nan("");

@@ -12,6 +12,12 @@ TEST(TextTable, AlignsTheFirstColumnLeftAndTheOthersRight) {
             "scale           1\n");
 }
 
+TEST(TextTable, CountsCharactersAndAlignsAsTold) {
+  EXPECT_EQ(text_table({{"\xC3\xA4", "b", "c"}, {"1", "22", "33"}}, {false, true, false}),
+            "\xC3\xA4  b    c\n"
+            "1  22  33\n");
+}
+
 TEST(TextTable, OfNothingIsEmpty) { EXPECT_EQ(text_table({}), ""); }
 
 }  // namespace

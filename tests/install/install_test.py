@@ -34,6 +34,7 @@ class InstallTest(unittest.TestCase):
             run("cmake", "--build", build)
             self.check_examples(lambda name: run(build / name))
             self.assertIn("train", run(prefix / "bin/mantissa", "--help"))
+            self.assertIn("RUN", run(prefix / "bin/mantissa-report", "--help"))
 
     def check_examples(self, output_of):
         for name in ["three_lines", "gradient_accumulation", "port_from_python"]:

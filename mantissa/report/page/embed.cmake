@@ -1,0 +1,22 @@
+# cmake -DOUTPUT=page_assets.cpp -DSTYLE=... -DSCRIPT=... -DCHART_SCRIPT=... -DCHART_LICENSE=... -P embed.cmake
+# Writes the files of a page as the texts of page_assets.h.
+set(source "#include \"mantissa/report/page_assets.h\"\n\nnamespace mantissa::report {\n\n")
+foreach(pair "kPageStyle;STYLE" "kPageScript;SCRIPT" "kChartScript;CHART_SCRIPT" "kChartLicense;CHART_LICENSE")
+  list(GET pair 0 name)
+  list(GET pair 1 variable)
+  file(READ ${${variable}} bytes HEX)
+  # "</script" and "</style" would end the element that the file stands in.
+  file(READ ${${variable}} text)
+  string(TOLOWER "${text}" text)
+  foreach(ending "</script" "</style")
+    string(FIND "${text}" "${ending}" place)
+    if(NOT place EQUAL -1)
+      message(FATAL_ERROR "${${variable}}: has \"${ending}\", which ends its own element")
+    endif()
+  endforeach()
+  string(LENGTH "${bytes}" length)
+  math(EXPR size "${length} / 2")
+  string(REGEX REPLACE "(..)" "\\\\x\\1" bytes "${bytes}")
+  string(APPEND source "const std::string_view ${name}{\"${bytes}\", ${size}};\n\n")
+endforeach()
+file(WRITE ${OUTPUT} "${source}}  // namespace mantissa::report\n")

@@ -1,0 +1,274 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "mantissa/base/error.h"
+#include "mantissa/report/natural_order.h"
+#include "mantissa/report/section.h"
+#include "mantissa/report/statistics.h"
+
+namespace mantissa::report {
+namespace {
+
+using Numbers = std::map<std::string, double>;
+
+constexpr double kFp16Largest = 65504;
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+double number_of(const Numbers& numbers, const char* name) {
+  const auto found = numbers.find(name);
+  return found == numbers.end() ? kNone : found->second;
+}
+
+// Bits between the largest scaled gradient and the largest FP16 number; below 0 it overflows.
+double headroom_bits(const Numbers& numbers, double scale) {
+  const double largest = number_of(numbers, "largest") * scale;
+  return largest > 0 ? std::log2(kFp16Largest / largest) : kNone;
+}
+
+struct Kind {
+  const char* name;
+  const char* unit;
+  double worst;
+  double best;
+  std::function<double(const Numbers&, double scale)> value;
+};
+
+std::vector<Kind> kinds() {
+  const auto percent = [](const char* name) {
+    return [name](const Numbers& numbers, double) { return 100 * number_of(numbers, name); };
+  };
+  return {{"headroom to FP16's largest, with the loss scale", "bits", 0, 24, headroom_bits},
+          {"zero in FP16 without a loss scale", "%", 100, 0, percent("fp16_zero")},
+          {"subnormal in FP16 without a loss scale", "%", 100, 0, percent("fp16_subnormal")},
+          {"not finite", "%", 100, 0, percent("non_finite")}};
+}
+
+// The worse of two, where one may be no number.
+double worse(const Kind& kind, double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) {
+    return std::isnan(a) ? b : a;
+  }
+  return kind.worst < kind.best ? std::min(a, b) : std::max(a, b);
+}
+
+// `blocks.3.mlp.up.weight` is of the layer `blocks.3.mlp.up`.
+std::string layer_of(const std::string& parameter) {
+  const size_t dot = parameter.rfind('.');
+  return dot == std::string::npos || dot == 0 ? parameter : parameter.substr(0, dot);
+}
+
+std::vector<const record::Step*> looked_at(const Run& run) {
+  std::vector<const record::Step*> steps;
+  for (const record::Step& step : run.steps) {
+    if (!step.gradients.empty()) {
+      steps.push_back(&step);
+    }
+  }
+  return steps;
+}
+
+std::vector<std::string> layers_of(const std::vector<const record::Step*>& steps) {
+  std::map<std::string, bool> seen;
+  for (const record::Step* step : steps) {
+    for (const auto& [parameter, numbers] : step->gradients) {
+      seen[layer_of(parameter)];
+    }
+  }
+  std::vector<std::string> layers;
+  for (const auto& [layer, unused] : seen) {
+    layers.push_back(layer);
+  }
+  std::sort(layers.begin(), layers.end(), comes_before);
+  return layers;
+}
+
+// `count` things in at most `most` runs of neighbours.
+std::vector<std::pair<size_t, size_t>> neighbours(size_t count, size_t most) {
+  const size_t each = (count + most - 1) / most;
+  std::vector<std::pair<size_t, size_t>> ranges;
+  for (size_t begin = 0; begin < count; begin += each) {
+    ranges.emplace_back(begin, std::min(count, begin + each));
+  }
+  return ranges;
+}
+
+// The worst of the parameters of each layer; of neighbours where there are too many for a picture.
+Grid grid_of(const Run& run, size_t most) {
+  const std::vector<const record::Step*> steps = looked_at(run);
+  const std::vector<std::string> layers = layers_of(steps);
+  std::map<std::string, size_t> row_of;
+  Grid grid;
+  grid.name = run.name;
+  for (const auto& [begin, end] : neighbours(layers.size(), most)) {
+    for (size_t i = begin; i < end; ++i) {
+      row_of[layers[i]] = grid.rows.size();
+    }
+    grid.rows.push_back(begin + 1 == end ? layers[begin]
+                                         : concat(layers[begin], " to ", layers[end - 1]));
+  }
+  const std::vector<std::pair<size_t, size_t>> ranges = neighbours(steps.size(), most);
+  for (const auto& [begin, end] : ranges) {
+    grid.columns.push_back(begin + 1 == end
+                               ? std::to_string(steps[begin]->step)
+                               : concat(steps[begin]->step, " to ", steps[end - 1]->step));
+  }
+  for (const Kind& kind : kinds()) {
+    Measure measure{kind.name, kind.unit, kind.worst, kind.best, {}};
+    measure.values.assign(grid.rows.size(), std::vector<double>(grid.columns.size(), kNone));
+    bool says_something = kind.worst < kind.best;  // all zeros are no news
+    for (size_t column = 0; column < ranges.size(); ++column) {
+      for (size_t i = ranges[column].first; i < ranges[column].second; ++i) {
+        for (const auto& [parameter, numbers] : steps[i]->gradients) {
+          double& cell = measure.values[row_of.at(layer_of(parameter))][column];
+          cell = worse(kind, cell, kind.value(numbers, steps[i]->scale));
+          says_something = says_something || cell > 0;
+        }
+      }
+    }
+    if (says_something) {
+      grid.measures.push_back(std::move(measure));
+    }
+  }
+  return grid;
+}
+
+// One parameter over all steps that were looked at.
+struct ParameterRow {
+  std::string parameter;
+  double headroom = kNone;
+  int64_t headroom_step = 0;
+  std::vector<double> norms;
+  double largest = 0;
+  double flushed = 0;
+  double subnormal = 0;
+  double zeros = 0;
+  double non_finite = 0;
+};
+
+std::vector<ParameterRow> parameter_rows(const Run& run) {
+  std::map<std::string, ParameterRow> rows;
+  for (const record::Step* step : looked_at(run)) {
+    for (const auto& [parameter, numbers] : step->gradients) {
+      ParameterRow& row = rows[parameter];
+      row.parameter = parameter;
+      const double headroom = headroom_bits(numbers, step->scale);
+      if (std::isnan(row.headroom) || headroom < row.headroom) {
+        row.headroom = headroom;
+        row.headroom_step = step->step;
+      }
+      const auto at_most = [&, &values = numbers](double& worst, const char* name) {
+        worst = std::max(worst, number_of(values, name));
+      };
+      row.norms.push_back(number_of(numbers, "norm"));
+      at_most(row.largest, "largest");
+      at_most(row.flushed, "fp16_zero");
+      at_most(row.subnormal, "fp16_subnormal");
+      at_most(row.zeros, "zeros");
+      at_most(row.non_finite, "non_finite");
+    }
+  }
+  std::vector<ParameterRow> sorted;
+  for (auto& [parameter, row] : rows) {
+    sorted.push_back(std::move(row));
+  }
+  std::sort(sorted.begin(), sorted.end(), [](const ParameterRow& a, const ParameterRow& b) {
+    return comes_before(a.parameter, b.parameter);
+  });
+  return sorted;
+}
+
+double least_headroom(const Run& run) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const record::Step* step : looked_at(run)) {
+    for (const auto& [parameter, numbers] : step->gradients) {
+      const double headroom = headroom_bits(numbers, step->scale);
+      least = headroom < least ? headroom : least;
+    }
+  }
+  return least;
+}
+
+Cell percent_cell(double share) {
+  return number_cell(100 * share, quantity_text(Quantity::percent, 100 * share));
+}
+
+void add_rows(const Run& run, size_t most, Table& table) {
+  std::vector<ParameterRow> rows = parameter_rows(run);
+  if (rows.size() > most) {
+    std::stable_sort(rows.begin(), rows.end(), [](const ParameterRow& a, const ParameterRow& b) {
+      return std::isnan(b.headroom) ? !std::isnan(a.headroom) : a.headroom < b.headroom;
+    });
+    rows.resize(most);
+    table.caption =
+        concat("Gradients by parameter: of each run the ", most, " with the least headroom");
+  }
+  for (const ParameterRow& row : rows) {
+    const double norm = quantile(row.norms, 0.5);
+    table.rows.push_back(
+        {text_cell(run.name), text_cell(row.parameter), decimal_cell(row.headroom, 1),
+         std::isnan(row.headroom) ? Cell{"-", std::nullopt} : count_cell(row.headroom_step),
+         number_cell(norm, quantity_text(Quantity::number, norm)),
+         number_cell(row.largest, quantity_text(Quantity::number, row.largest)),
+         percent_cell(row.flushed), percent_cell(row.subnormal), percent_cell(row.zeros),
+         percent_cell(row.non_finite)});
+  }
+}
+
+}  // namespace
+
+Section gradients_section(const Material& material) {
+  Section section{.id = "gradients", .title = "Gradients by layer"};
+  std::vector<const Run*> runs;
+  for (const Run& run : material.runs) {
+    if (!looked_at(run).empty()) {
+      runs.push_back(&run);
+    }
+  }
+  if (runs.empty()) {
+    return section;
+  }
+  section.prose.emplace_back(
+      "Headroom is the number of bits between the largest gradient, times the loss scale of its "
+      "step, and 65504, the largest number of FP16: at 0 it overflows. The shares say what FP16 "
+      "would do to the unscaled gradients. A layer shows the worst of its parameters.");
+  HeatMap map{.id = "headroom",
+              .title = "Gradients by layer and step",
+              .description =
+                  "A cell for each layer and each step whose gradients were recorded; "
+                  "the table below has the worst of each layer."};
+  // All grids together fit a page of a few megabytes.
+  constexpr double kCells = 40000;
+  const auto side = static_cast<size_t>(
+      std::clamp(std::sqrt(kCells / static_cast<double>(runs.size())), 16.0, 80.0));
+  Table table{.id = "parameters", .caption = "Gradients by parameter"};
+  table.columns = {{"run"},
+                   {"parameter"},
+                   {"least headroom, bits", true},
+                   {"at step", true},
+                   {"norm, median", true},
+                   {"largest", true},
+                   {"most zero in FP16", true},
+                   {"most subnormal in FP16", true},
+                   {"most exact zeros", true},
+                   {"most not finite", true}};
+  constexpr size_t kMostRows = 2000;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Run* run : runs) {
+    map.grids.push_back(grid_of(*run, side));
+    const double own = least_headroom(*run);
+    if (own < least) {
+      least = own;
+      map.first = map.grids.size() - 1;
+    }
+    add_rows(*run, std::max<size_t>(20, kMostRows / runs.size()), table);
+  }
+  section.charts.emplace_back(std::move(map));
+  section.tables.push_back(std::move(table));
+  return section;
+}
+
+}  // namespace mantissa::report
