@@ -102,6 +102,7 @@ std::vector<size_t> group_of_each(const std::vector<RunGroup>& groups) {
     }
   }
   std::vector<size_t> result;
+  result.reserve(group_of.size());
   for (const auto& [run, group] : group_of) {
     result.push_back(group);
   }

@@ -79,6 +79,7 @@ std::vector<std::string> layers_of(const std::vector<const record::Step*>& steps
     }
   }
   std::vector<std::string> layers;
+  layers.reserve(seen.size());
   for (const auto& [layer, unused] : seen) {
     layers.push_back(layer);
   }
@@ -172,6 +173,7 @@ std::vector<ParameterRow> parameter_rows(const Run& run) {
     }
   }
   std::vector<ParameterRow> sorted;
+  sorted.reserve(rows.size());
   for (auto& [parameter, row] : rows) {
     sorted.push_back(std::move(row));
   }

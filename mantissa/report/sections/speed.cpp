@@ -72,6 +72,7 @@ Section speed_section(const Material& material) {
   const std::vector<double>& all_waits = split.parts[1].values;
   if (std::count(all_waits.begin(), all_waits.end(), 0) == std::ssize(all_waits)) {
     section.prose.emplace_back("No step waited for its data.");
+    split.description = "Mean over all steps; none waited for its batch.";
     split.parts = {{"the whole step", split.parts[0].values}};
   }
   LineChart curve{.id = "step-time",
