@@ -6,12 +6,9 @@
 #include <thread>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/random.h"
 
 namespace mantissa::bench {
 namespace {
-
-constexpr int kResamples = 2000;
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -108,35 +105,18 @@ Samples measure(const Contest& contest, const Sampling& sampling) {
   return samples;
 }
 
-double median(std::vector<double> values) {
-  MANTISSA_ASSERT(!values.empty());
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 Estimate summarize(Summary summary, const std::vector<std::vector<double>>& ratios, uint64_t seed) {
   MANTISSA_ASSERT(!ratios.empty());
-  std::vector<double> medians;
-  for (const auto& of_case : ratios) {
-    medians.push_back(median(of_case));
-  }
-  std::vector<double> resampled;
-  for (int i = 0; i < kResamples; ++i) {
-    Random random(seed, static_cast<uint64_t>(i));
-    std::vector<double> drawn_medians;
-    for (const auto& of_case : ratios) {
-      std::vector<double> drawn(of_case.size());
-      for (double& value : drawn) {
-        value = of_case[random.below(of_case.size())];
-      }
-      drawn_medians.push_back(median(std::move(drawn)));
-    }
-    resampled.push_back(combine(summary, drawn_medians));
-  }
-  std::sort(resampled.begin(), resampled.end());
-  return {combine(summary, medians), resampled[kResamples / 40],
-          resampled[kResamples - 1 - kResamples / 40]};
+  return bootstrap(
+      ratios,
+      [summary](const std::vector<std::vector<double>>& cases) {
+        std::vector<double> medians;
+        for (const std::vector<double>& of_case : cases) {
+          medians.push_back(median(of_case));
+        }
+        return combine(summary, medians);
+      },
+      seed);
 }
 
 }  // namespace mantissa::bench

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/base/bootstrap.h"
+
 namespace mantissa::bench {
 
 using Action = std::function<void()>;
@@ -41,19 +43,10 @@ struct Sampling {
 /// so that neither a drift of the machine nor what one side leaves in the caches favours a side.
 Samples measure(const Contest& contest, const Sampling& sampling);
 
-double median(std::vector<double> values);
-
 /// What a row makes of its cases: the geometric mean of their medians, or the least of them.
 enum class Summary : uint8_t { worst, geometric_mean };
 
-struct Estimate {
-  double value = 0;
-  double low = 0;  // of the 95% interval
-  double high = 0;
-};
-
-/// `ratios` by case. The interval is that of a percentile bootstrap (Efron, 1979): the pairs of
-/// each case are drawn with replacement, 2,000 times, by a generator with `seed`.
+/// `ratios` by case; the interval is that of a bootstrap of the pairs of each case.
 Estimate summarize(Summary summary, const std::vector<std::vector<double>>& ratios, uint64_t seed);
 
 }  // namespace mantissa::bench

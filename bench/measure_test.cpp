@@ -90,11 +90,6 @@ TEST(Measure, PeerFactorScalesTheRatioAlone) {
   EXPECT_THAT(samples.ratios(), Each(DoubleEq(3)));
 }
 
-TEST(Median, OfOddAndEvenNumbers) {
-  EXPECT_EQ(median({3, 1, 2}), 2);
-  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
-}
-
 TEST(Summarize, WorstAndGeometricMeanOfTheMedians) {
   const std::vector<std::vector<double>> ratios = {{2, 2, 9}, {8, 8, 1}};
   EXPECT_DOUBLE_EQ(summarize(Summary::worst, ratios, 1).value, 2);

@@ -10,6 +10,7 @@ namespace mantissa::cli {
 inline constexpr int kDone = 0;
 inline constexpr int kFailed = 1;
 inline constexpr int kWrongUsage = 2;
+inline constexpr int kGateNotMet = 3;
 inline constexpr int kSavedRunAgain = 75;  // EX_TEMPFAIL of sysexits.h: interrupted, state saved
 
 /// For CLI::Option::check.

@@ -1,24 +1,27 @@
+#include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 #include <sstream>
 
-#include <nlohmann/json.hpp>
-
 #include "mantissa/base/error.h"
+#include "mantissa/base/file.h"
 #include "mantissa/cli/command.h"
-#include "mantissa/cli/divergence.h"
 #include "mantissa/cli/prepare.h"
-#include "mantissa/cli/progress_display.h"
 #include "mantissa/cli/settings.h"
 #include "mantissa/cli/stop_signals.h"
+#include "mantissa/cli/turns.h"
 #include "mantissa/ops/install_cpu_kernels.h"
-#include "mantissa/report/comparison.h"
-#include "mantissa/tensor/memory.h"
-#include "mantissa/train/loop.h"
+#include "mantissa/report/gate.h"
+#include "mantissa/report/study.h"
+#include "mantissa/report/study_json.h"
+#include "mantissa/report/study_text.h"
 #include "mantissa/train/machine.h"
-#include "mantissa/train/run_folder.h"
 
 namespace mantissa::cli {
 namespace {
@@ -26,6 +29,14 @@ namespace {
 struct Options {
   std::string run_file;
   std::vector<std::string> precisions = {"fp32", "bf16", "fp16"};
+  std::vector<std::string> policies;
+  int64_t seeds = 1;
+  std::optional<double> margin;
+  std::optional<double> target;
+  std::string price;
+  std::optional<double> watts;
+  std::string powercap;
+  std::string require;
   std::string out;
   std::vector<std::string> settings;
   bool json = false;
@@ -44,80 +55,189 @@ std::string hardware_sentence() {
                           : ": no units for " + without + ", expect less memory, not more speed");
 }
 
-// `a,b` is a and b.
-std::vector<std::string> split_at_commas(const std::vector<std::string>& texts) {
+// `a,b` is a and b; each once.
+std::vector<std::string> names_of(const char* option, const std::vector<std::string>& texts) {
   std::vector<std::string> names;
   for (const std::string& text : texts) {
     std::istringstream parts(text + ",");
     for (std::string name; std::getline(parts, name, ',');) {
-      MANTISSA_CHECK(!name.empty(), InvalidArgument, "--precisions: \"", text,
+      MANTISSA_CHECK(!name.empty(), InvalidArgument, option, ": \"", text,
                      "\" has an empty name; write one comma between two names");
+      MANTISSA_CHECK(std::find(names.begin(), names.end(), name) == names.end(), InvalidArgument,
+                     option, ": \"", name, "\" is named twice; name each once");
       names.push_back(name);
     }
   }
   return names;
 }
 
-// A run that is there already is continued, so that an interrupted comparison can be repeated.
-train::LoopOutcome start_or_resume(const train::RunConfig& config,
-                                   const std::filesystem::path& folder,
-                                   const train::LoopOptions& options) {
-  if (!std::filesystem::exists(folder / "run.toml")) {
-    return train::start_run(config, folder, options);
+// A policy may be a path or a text with spaces.
+std::string folder_name(const std::string& arm) {
+  std::string name = arm;
+  for (char& letter : name) {
+    const bool is_plain = std::isalnum(static_cast<unsigned char>(letter)) != 0 ||
+                          std::string_view("-_=.:").find(letter) != std::string_view::npos;
+    letter = is_plain ? letter : '_';
   }
-  MANTISSA_CHECK(train::to_toml(train::load_run(folder)) == train::to_toml(config), InvalidArgument,
-                 folder.string(), ": holds a run with other settings; choose another --out");
-  return train::resume_run(folder, options);
+  return name;
+}
+
+// Each precision with each policy, but fp32, in which policies differ in nothing, once.
+std::vector<Arm> make_arms(const Options& options) {
+  const std::vector<std::string> policies = names_of("--policies", options.policies);
+  std::vector<std::vector<train::Setting>> alternatives;
+  std::vector<Arm> arms;
+  for (const std::string& precision : names_of("--precisions", options.precisions)) {
+    if (policies.empty() || precision == "fp32") {
+      arms.push_back({precision, {}, {}});
+      alternatives.push_back({{"precision.compute", precision}});
+      continue;
+    }
+    for (const std::string& policy : policies) {
+      arms.push_back({concat(precision, " ", policy), {}, {}});
+      alternatives.push_back({{"precision.compute", precision}, {"precision.policy", policy}});
+    }
+  }
+  MANTISSA_CHECK(policies.empty() || arms.size() > 1 || arms.front().name != "fp32",
+                 InvalidArgument,
+                 "--policies: they differ in nothing in fp32; add another of --precisions");
+  const std::vector<train::RunConfig> configs =
+      train::load_run_configs(options.run_file, settings_of(options.settings, {}), alternatives);
+  std::set<std::filesystem::path> folders;
+  for (size_t i = 0; i < arms.size(); ++i) {
+    arms[i].folder = std::filesystem::path(options.out) / folder_name(arms[i].name);
+    arms[i].config = configs[i];
+    MANTISSA_CHECK(folders.insert(arms[i].folder).second, InvalidArgument, "--policies: \"",
+                   arms[i].name, "\" and one before it have the same folder ",
+                   arms[i].folder.string(), "; compare them one at a time");
+  }
+  return arms;
+}
+
+// `2.50/h`
+double parse_price(const std::string& text) {
+  double price = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), price);
+  MANTISSA_CHECK(
+      error == std::errc() && std::string_view(end) == "/h" && std::isfinite(price) && price > 0,
+      InvalidArgument, "--price: \"", text,
+      "\" is not a price of an hour above 0; for example 2.50/h");
+  return price;
+}
+
+void require_positive(const char* option, const std::optional<double>& value) {
+  MANTISSA_CHECK(!value || (std::isfinite(*value) && *value > 0), InvalidArgument, option, ": ",
+                 value.value_or(0), " is not a number above 0");
+}
+
+bool has_gate(const std::vector<report::Gate>& gates, report::GateKind kind) {
+  return std::any_of(gates.begin(), gates.end(),
+                     [&](const report::Gate& gate) { return gate.kind == kind; });
+}
+
+// A setting that would have no effect is an error.
+void check(const Options& options, const std::vector<Arm>& arms,
+           const std::vector<report::Gate>& gates) {
+  const train::RunConfig& config = arms.front().config;
+  MANTISSA_CHECK(options.seeds >= 1 &&
+                     config.train.seed <= std::numeric_limits<int64_t>::max() - options.seeds,
+                 InvalidArgument, "--seeds: ", options.seeds, " from train.seed ",
+                 config.train.seed, " on; valid: at least 1, and seeds of 64 bits");
+  require_positive("--margin", options.margin);
+  require_positive("--target", options.target);
+  require_positive("--watts", options.watts);
+  const bool is_validated = !config.data.validation.empty();
+  const bool has_quality_gate = has_gate(gates, report::GateKind::quality);
+  MANTISSA_CHECK(is_validated || !(options.target || options.margin || has_quality_gate),
+                 InvalidArgument,
+                 "compare: --target, --margin and --require quality are of validation, and nothing "
+                 "is held out for it; set data.validation");
+  MANTISSA_CHECK(options.seeds >= 2 || !(options.margin || has_quality_gate), InvalidArgument,
+                 "compare: --margin and --require quality are of a test over seeds, and one seed "
+                 "is no test; use --seeds 5");
+  MANTISSA_CHECK(arms.size() >= 2 || !(options.margin || !gates.empty()), InvalidArgument,
+                 "compare: --margin and --require hold one precision against another, and there "
+                 "is only ",
+                 arms.front().name, "; name two in --precisions");
+  MANTISSA_CHECK(options.target || !(has_gate(gates, report::GateKind::target) ||
+                                     has_gate(gates, report::GateKind::cost)),
+                 InvalidArgument, "--require: target and cost are of a target; set --target");
+  MANTISSA_CHECK(!options.price.empty() || !has_gate(gates, report::GateKind::cost),
+                 InvalidArgument, "--require: cost needs the price of an hour; set --price");
+  MANTISSA_CHECK(!options.watts || options.powercap.empty(), InvalidArgument,
+                 "compare: --watts takes the place of what --powercap measures; leave one out");
+}
+
+std::string name_of_reference(const std::vector<Arm>& arms) {
+  const auto fp32 =
+      std::find_if(arms.begin(), arms.end(), [](const Arm& arm) { return arm.name == "fp32"; });
+  return fp32 == arms.end() ? arms.front().name : fp32->name;
+}
+
+void tell_what_begins(const Comparison& comparison) {
+  const train::TrainConfig& train = comparison.arms.front().config.train;
+  std::string names;
+  for (const Arm& arm : comparison.arms) {
+    names += concat(names.empty() ? "" : ", ", arm.name);
+  }
+  std::cerr << "compare: " << names << ", " << comparison.seeds
+            << (comparison.seeds == 1 ? " seed" : " seeds") << ", in turns of "
+            << (train.checkpoint_every > 0 ? train.checkpoint_every : train.eval_every)
+            << " steps, in " << comparison.out.string() << "\n";
 }
 
 void run_compare(const Options& options, int& exit_code) {
   const std::atomic<int>& stop = stop_flag();
-  std::set<std::string> seen;
-  std::vector<train::Setting> precisions;
-  for (const std::string& precision : split_at_commas(options.precisions)) {
-    MANTISSA_CHECK(seen.insert(precision).second, InvalidArgument, "--precisions: \"", precision,
-                   "\" is named twice; name each once");
-    precisions.push_back({"precision.compute", precision});
+  Comparison comparison;
+  comparison.out = options.out;
+  comparison.seeds = options.seeds;
+  comparison.arms = make_arms(options);
+  const std::vector<report::Gate> gates =
+      options.require.empty() ? std::vector<report::Gate>() : report::parse_gates(options.require);
+  check(options, comparison.arms, gates);
+  report::StudyOptions asked;
+  asked.margin = options.margin.value_or(asked.margin);
+  asked.target = options.target.value_or(asked.target);
+  asked.watts = options.watts.value_or(asked.watts);
+  asked.price_per_hour = options.price.empty() ? asked.price_per_hour : parse_price(options.price);
+  if (!options.watts) {
+    comparison.powercap = options.powercap.empty() ? "/sys/class/powercap" : options.powercap;
   }
-  const std::vector<train::RunConfig> configs =
-      train::load_run_configs(options.run_file, settings_of(options.settings, {}), precisions);
 
   prepare_process();
-  std::vector<record::Summary> summaries;
-  for (const train::RunConfig& config : configs) {
-    const std::filesystem::path folder =
-        std::filesystem::path(options.out) / config.precision.compute;
-    std::cerr << "compare: " << config.precision.compute << " in " << folder.string() << "\n";
-    ProgressDisplay display(config.train.steps);
-    train::LoopOptions loop;
-    loop.stop = &stop;
-    loop.observe = [&](const record::Event& event) { display.show(event); };
-    // Each run's peak is its own.
-    tensor::memory::reset_peak();
-    const train::LoopOutcome outcome = start_or_resume(config, folder, loop);
-    if (outcome.ending == train::Ending::interrupted) {
-      std::cerr << "mantissa: interrupted, state saved in " << options.out
-                << "; the same command goes on\n";
-      exit_code = kSavedRunAgain;
-      return;
-    }
-    if (report_divergence(config, outcome, folder)) {
-      exit_code = kFailed;
-    }
-    summaries.push_back(outcome.summary);
-  }
-  if (options.json) {
-    nlohmann::ordered_json json;
-    json["hardware"] = hardware_sentence();
-    for (const record::Summary& summary : summaries) {
-      json["runs"].push_back(nlohmann::ordered_json::parse(record::to_json(summary)));
-    }
-    std::cout << json.dump() << "\n";
+  tell_what_begins(comparison);
+  const TurnsOutcome turns = train_in_turns(comparison, stop);
+  if (turns.is_interrupted) {
+    std::cerr << "mantissa: interrupted, state saved in " << options.out
+              << "; the same command goes on\n";
+    exit_code = kSavedRunAgain;
     return;
   }
-  std::cout << report::comparison_table(summaries) << "\n"
-            << hardware_sentence() << "\n"
-            << report::slower_lines(summaries) << report::larger_lines(summaries);
+  asked.energy_problem = turns.energy_problem;
+  std::vector<std::string> names;
+  for (const Arm& arm : comparison.arms) {
+    names.push_back(arm.name);
+  }
+  const report::Study study =
+      report::analyse(names, name_of_reference(comparison.arms), turns.runs, turns.slices, asked);
+  const std::vector<report::GateResult> results = report::judge(gates, study);
+  const std::string json = report::to_json(study, results, hardware_sentence());
+  replace_file(comparison.out / "comparison.json", json + "\n");
+  const bool has_failed = turns.has_diverged || std::any_of(turns.runs.begin(), turns.runs.end(),
+                                                            [](const report::StudyRun& run) {
+                                                              return !run.failure.empty();
+                                                            });
+  const bool is_met = std::all_of(results.begin(), results.end(),
+                                  [](const report::GateResult& result) { return result.is_met; });
+  exit_code = has_failed ? kFailed : is_met ? kDone : kGateNotMet;
+  if (options.json) {
+    std::cout << json << "\n";
+    return;
+  }
+  const std::string curves = report::curve_table(study);
+  std::cout << report::study_table(study) << "\n"
+            << curves << (curves.empty() ? "" : "\n") << hardware_sentence() << "\n"
+            << report::verdict_text(study) << report::gates_text(results);
 }
 
 }  // namespace
@@ -125,18 +245,44 @@ void run_compare(const Options& options, int& exit_code) {
 void add_compare(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "compare", "Train a run file in several precisions, same seed and batches, and compare");
+      "compare",
+      "Train a run file in several precisions, in turns, same seeds and batches, and say what each "
+      "costs");
   command->add_option("RUN.toml", options->run_file, "run file")->required();
   command->add_option("--precisions", options->precisions,
                       "comma-separated: fp32,tf32,bf16,fp16 (default: fp32,bf16,fp16)");
+  command->add_option("--policies", options->policies,
+                      "comma-separated policies (names, texts or files); each precision but fp32 "
+                      "is trained with each");
+  command->add_option("--seeds", options->seeds,
+                      "runs of each, from train.seed on (default: 1; quality is tested from 2 on)");
+  command->add_option("--target", options->target,
+                      "bits per base: training time until the first validation at or below it");
+  command->add_option("--price", options->price,
+                      "of an hour, 2.50/h: cost of a run and to the target");
+  command->add_option("--margin", options->margin,
+                      "bits per base within which the quality of two precisions is equivalent "
+                      "(default: 0.01)");
+  command->add_option("--watts", options->watts,
+                      "power of the machine, in place of measured energy");
+  command
+      ->add_option("--powercap", options->powercap,
+                   "where Linux counts energy (default: /sys/class/powercap)")
+      ->check(refuse_empty_folder);
+  command->add_option("--require", options->require,
+                      "comma-separated gates for each precision beside fp32, exit code 3 when one "
+                      "is not met: quality (equivalent), speed=X (at least X times as fast), "
+                      "memory=X (at most X of the peak), target (each run reached it), cost=X (to "
+                      "the target, at most)");
   command
       ->add_option("--out", options->out,
-                   "folder; each run gets one in it, and goes on if it is there already")
+                   "folder; a comparison that is there already goes on, or is printed again")
       ->required()
       ->check(refuse_empty_folder);
   command->add_option("--set", options->settings, "KEY=VALUE, over the run file; may be repeated")
       ->allow_extra_args(false);
-  command->add_flag("--json", options->json, "one JSON object, the last line of stdout");
+  command->add_flag("--json", options->json,
+                    "one JSON object, the last line of stdout; also in OUT/comparison.json");
   command->callback([options, &exit_code] { run_compare(*options, exit_code); });
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <utility>
 
 #include "mantissa/report/progress_line.h"
 
@@ -16,8 +17,12 @@ constexpr auto kPlainInterval = std::chrono::seconds(10);
 
 }  // namespace
 
-ProgressDisplay::ProgressDisplay(int64_t total_steps)
-    : total_steps_(total_steps), is_terminal_(::isatty(STDERR_FILENO) == 1), start_(Clock::now()) {}
+ProgressDisplay::ProgressDisplay(int64_t total_steps, std::string label)
+    : total_steps_(total_steps),
+      label_(std::move(label)),
+      is_terminal_(::isatty(STDERR_FILENO) == 1),
+      start_(Clock::now()),
+      shown_(label_.empty() ? Clock::time_point() : start_) {}
 
 ProgressDisplay::~ProgressDisplay() {
   if (line_is_open_) {
@@ -42,7 +47,7 @@ void ProgressDisplay::show_step(const record::Step& step) {
   }
   skipped_ += step.skipped ? 1 : 0;
   data_wait_s_ += step.data_wait_s;
-  const bool is_last = step.step == total_steps_;
+  const bool is_last = step.step == total_steps_ && label_.empty();
   if (!is_last && now - shown_ < (is_terminal_ ? Clock::duration(kTerminalInterval)
                                                : Clock::duration(kPlainInterval))) {
     return;
@@ -55,7 +60,7 @@ void ProgressDisplay::show_step(const record::Step& step) {
   context.skipped = skipped_;
   context.seconds_left = elapsed / done * static_cast<double>(total_steps_ - step.step);
   context.data_wait_s = data_wait_s_;
-  const std::string line = report::progress_line(step, context);
+  const std::string line = label_ + report::progress_line(step, context);
   if (is_terminal_) {
     std::cerr << "\r\033[K" << line << std::flush;
     line_is_open_ = true;
@@ -68,10 +73,10 @@ void ProgressDisplay::show(const record::Event& event) {
   if (const auto* step = std::get_if<record::Step>(&event)) {
     show_step(*step);
   } else if (const auto* evaluation = std::get_if<record::Evaluation>(&event)) {
-    print_line(report::evaluation_line(*evaluation));
+    print_line(label_ + report::evaluation_line(*evaluation));
   } else if (const auto* message = std::get_if<record::Message>(&event)) {
     const bool is_warning = message->level == record::Level::warning;
-    print_line((is_warning ? "mantissa: warning: " : "mantissa: ") + message->text);
+    print_line((is_warning ? "mantissa: warning: " : "mantissa: ") + label_ + message->text);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include "mantissa/record/event.h"
 
@@ -10,7 +11,9 @@ namespace mantissa::cli {
 /// seconds and for each validation, warning and message.
 class ProgressDisplay {
  public:
-  explicit ProgressDisplay(int64_t total_steps);
+  /// With a label each line begins with it, and the first comes when there is one to wait for: runs
+  /// that take turns would else print more than they say.
+  explicit ProgressDisplay(int64_t total_steps, std::string label = "");
   ~ProgressDisplay();
 
   ProgressDisplay(const ProgressDisplay&) = delete;
@@ -23,6 +26,7 @@ class ProgressDisplay {
   void print_line(const std::string& line);
 
   int64_t total_steps_;
+  std::string label_;
   bool is_terminal_;
   bool line_is_open_ = false;
   int64_t first_step_ = -1;  // of this process

@@ -77,6 +77,15 @@ std::string count_text(double count) {
   return three_digits(count / 1e9) + "G";
 }
 
+std::string decimal_text(double value, int digits) {
+  if (std::isnan(value)) {
+    return "-";
+  }
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), "%.*f", digits, value);
+  return buffer.data();
+}
+
 std::string scale_text(double scale) {
   int exponent = 0;
   if (std::isfinite(scale) && scale > 0 && std::frexp(scale, &exponent) == 0.5) {

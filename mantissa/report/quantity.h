@@ -19,6 +19,9 @@ MANTISSA_API std::string duration_text(double seconds);
 /// `950`, `12.3k`, `4.56M`.
 MANTISSA_API std::string count_text(double count);
 
+/// With that many digits behind the point; `-` for what is not known (NaN).
+MANTISSA_API std::string decimal_text(double value, int digits);
+
 /// A power of two as `2^16`, any other value with four significant digits.
 MANTISSA_API std::string scale_text(double scale);
 

@@ -38,6 +38,12 @@ TEST(Quantity, Counts) {
   EXPECT_EQ(count_text(4.56e6), "4.56M");
 }
 
+TEST(Quantity, DecimalsAndWhatIsNotKnown) {
+  EXPECT_EQ(decimal_text(1.23456, 2), "1.23");
+  EXPECT_EQ(decimal_text(12, 0), "12");
+  EXPECT_EQ(decimal_text(std::nan(""), 2), "-");
+}
+
 TEST(Quantity, ScalesArePowersOfTwoWhereTheyAre) {
   EXPECT_EQ(scale_text(65536), "2^16");
   EXPECT_EQ(scale_text(1), "1");

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <limits>
 #include <map>
-#include <optional>
 #include <sstream>
 
 #define TOML_EXCEPTIONS 1
@@ -348,17 +347,17 @@ void check_effect(const Draft& file, const Draft& draft, const std::vector<RunCo
 
 // One run for each alternative, which comes on top of the settings.
 std::vector<RunConfig> load(const fs::path& file, const std::vector<Setting>& settings,
-                            const std::vector<std::optional<Setting>>& alternatives) {
+                            const std::vector<std::vector<Setting>>& alternatives) {
   const Draft in_file = read_draft(file);
   Draft draft = in_file;
   for (const Setting& setting : settings) {
     apply(setting, draft);
   }
   std::vector<RunConfig> runs;
-  for (const auto& alternative : alternatives) {
+  for (const std::vector<Setting>& alternative : alternatives) {
     Draft run = draft;
-    if (alternative) {
-      apply(*alternative, run);
+    for (const Setting& setting : alternative) {
+      apply(setting, run);
     }
     resolve_policy(run, file.string());
     check_together(run.config, file.string());
@@ -411,12 +410,12 @@ Setting parse_setting(const std::string& text) {
 }
 
 RunConfig load_run_config(const fs::path& file, const std::vector<Setting>& settings) {
-  return load(file, settings, {std::nullopt}).front();
+  return load(file, settings, {{}}).front();
 }
 
 std::vector<RunConfig> load_run_configs(const fs::path& file, const std::vector<Setting>& settings,
-                                        const std::vector<Setting>& alternatives) {
-  return load(file, settings, {alternatives.begin(), alternatives.end()});
+                                        const std::vector<std::vector<Setting>>& alternatives) {
+  return load(file, settings, alternatives);
 }
 
 std::string to_toml(const RunConfig& config) {

@@ -120,11 +120,11 @@ MANTISSA_API Setting parse_setting(const std::string& text);
 MANTISSA_API RunConfig load_run_config(const std::filesystem::path& file,
                                        const std::vector<Setting>& settings);
 
-/// The run of each alternative, a setting on top of `settings`. A key is to have an effect in one
-/// of the runs: scale.initial may be set for those of which only fp16 is scaled.
-MANTISSA_API std::vector<RunConfig> load_run_configs(const std::filesystem::path& file,
-                                                     const std::vector<Setting>& settings,
-                                                     const std::vector<Setting>& alternatives);
+/// The run of each alternative, whose settings come on top of `settings`. A key is to have an
+/// effect in one of the runs: scale.initial may be set for those of which only fp16 is scaled.
+MANTISSA_API std::vector<RunConfig> load_run_configs(
+    const std::filesystem::path& file, const std::vector<Setting>& settings,
+    const std::vector<std::vector<Setting>>& alternatives);
 
 /// The whole configuration as a run file that `load_run_config` reads back to the same value.
 MANTISSA_API std::string to_toml(const RunConfig& config);

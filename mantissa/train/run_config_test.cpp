@@ -175,10 +175,10 @@ TEST_F(RunConfigTest, ASettingMayTakeTheEffectFromAKeyOfTheFile) {
 TEST_F(RunConfigTest, ASettingOfSeveralRunsCountsInOneOfThem) {
   const auto load_all = [&](const std::vector<Setting>& settings,
                             const std::vector<std::string>& precisions) {
-    std::vector<Setting> alternatives;
+    std::vector<std::vector<Setting>> alternatives;
     alternatives.reserve(precisions.size());
     for (const std::string& precision : precisions) {
-      alternatives.push_back({"precision.compute", precision});
+      alternatives.push_back({{"precision.compute", precision}});
     }
     return load_run_configs(folder_.write("run.toml", kMinimal), settings, alternatives);
   };
@@ -197,6 +197,17 @@ TEST_F(RunConfigTest, ASettingOfSeveralRunsCountsInOneOfThem) {
         load_all({{"precision.compute", "fp16"}}, {"fp32"});
       },
       ThrowsMessage<InvalidArgument>(HasSubstr("precision.compute is set twice")));
+}
+
+TEST_F(RunConfigTest, AnAlternativeMayHaveSeveralSettings) {
+  const std::vector<RunConfig> runs =
+      load_run_configs(folder_.write("run.toml", kMinimal), {{"train.seed", "3"}},
+                       {{}, {{"precision.compute", "bf16"}, {"precision.policy", "lean"}}});
+  ASSERT_EQ(runs.size(), 2U);
+  EXPECT_EQ(runs[0].precision.compute, "fp32");
+  EXPECT_EQ(runs[1].precision.compute, "bf16");
+  EXPECT_EQ(runs[1].precision.policy, "lean");
+  EXPECT_EQ(runs[1].train.seed, 3);
 }
 
 TEST_F(RunConfigTest, ContradictionsAreRefused) {

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import tempfile
@@ -189,9 +190,9 @@ class CliTest(unittest.TestCase):
         self.assertIn("has 0 of the 12 steps", self.mantissa("train", "--resume", "a").stderr)
 
     def test_a_damaged_run_file_is_said_to_be_the_runs_own(self):
-        self.mantissa("train", self.run_file, "--out", "cmp/fp32")
-        (self.folder / "cmp/fp32/run.toml").write_text("")
-        for arguments in (("train", "--resume", "cmp/fp32"), ("eval", "cmp/fp32"),
+        self.mantissa("train", self.run_file, "--out", "cmp/fp32/seed-1")
+        (self.folder / "cmp/fp32/seed-1/run.toml").write_text("")
+        for arguments in (("train", "--resume", "cmp/fp32/seed-1"), ("eval", "cmp/fp32/seed-1"),
                           ("compare", self.run_file, "--precisions", "fp32", "--out", "cmp")):
             self.fails(1, "run.toml: the settings of this run are damaged or were changed", *arguments)
 
@@ -361,14 +362,142 @@ class CliTest(unittest.TestCase):
         self.assertIn("fp32", table.splitlines()[0])
         self.assertIn("bf16", table.splitlines()[0])
         self.assertIn("peak tensor bytes", table)
+        self.assertIn("bf16 beside fp32: quality not tested", table)
+        self.assertIn("speed: ", table)
 
     def test_an_interrupted_comparison_is_continued_by_the_same_command(self):
         arguments = ("compare", self.run_file, "--precisions", "fp32,bf16", "--out", "cmp", "--json")
-        self.mantissa("train", self.run_file, "--out", "cmp/fp32")
+        self.mantissa("train", self.run_file, "--out", "cmp/fp32/seed-1")
         whole = json.loads(self.mantissa(*arguments).stdout)
         self.assertEqual([run["precision"] for run in whole["runs"]], ["fp32", "bf16"])
-        self.assertEqual(json.loads(self.mantissa(*arguments).stdout), whole)
+        # That run was trained by itself.
+        self.assertEqual((whole["arms"][1]["pairs"], whole["arms"][1]["speed"]), (0, None))
+        again = self.mantissa(*arguments)
+        self.assertEqual(json.loads(again.stdout), whole)
+        self.assertNotIn("validation", again.stderr)
+        self.assertEqual(json.loads((self.folder / "cmp/comparison.json").read_text()), whole)
         self.fails(2, "holds a run with other settings", *arguments, "--set", "train.steps=13")
+
+    def test_runs_that_take_turns_are_bit_for_bit_runs_alone_through_kills_too(self):
+        arguments = ("compare", self.run_file, "--precisions", "fp32,bf16,fp16", "--seeds", "2", "--out", "cmp",
+                     "--set", "train.steps=60", "--json")
+        generator = random.Random(5)
+        kills = 0
+        while kills < 4:
+            process = subprocess.Popen([MANTISSA, *map(str, arguments)], cwd=self.folder, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.PIPE, text=True)
+            # A kill comes after a random number of validations, so anywhere between two of them.
+            for _ in range(generator.randrange(1, 8)):
+                while "validation" not in process.stderr.readline():
+                    self.assertIsNone(process.poll())
+            process.send_signal(signal.SIGKILL)
+            process.stderr.close()
+            self.assertEqual(process.wait(), -signal.SIGKILL)
+            kills += 1
+        result = json.loads(self.mantissa(*arguments).stdout)
+        self.assertEqual([(run["arm"], run["seed"]) for run in result["runs"]],
+                         [(arm, seed) for arm in ("fp32", "bf16", "fp16") for seed in (1, 2)])
+        self.assertEqual({run["steps"] for run in result["runs"]}, {60})
+        self.assertGreaterEqual(result["arms"][1]["pairs"], 6)
+
+        def checkpoints(folder):
+            folder = self.folder / folder / "checkpoints"
+            return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for arm, seed in (("fp16", 1), ("bf16", 2)):
+            self.mantissa("train", self.run_file, "--precision", arm, "--set", f"train.seed={seed}",
+                          "--set", "train.steps=60", "--out", f"alone-{arm}")
+            alone, turns = checkpoints(f"alone-{arm}"), checkpoints(f"cmp/{arm}/seed-{seed}")
+            self.assertGreater(len(alone), 3)
+            self.assertEqual(set(alone), set(turns))
+            self.assertTrue(alone == turns)
+
+    def test_a_signal_saves_a_comparison_and_the_same_command_goes_on(self):
+        arguments = ["compare", self.run_file, "--precisions", "fp32,bf16", "--out", "cmp", "--set", "train.steps=2000"]
+        process = subprocess.Popen([MANTISSA, *map(str, arguments)], cwd=self.folder, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        while "validation" not in process.stderr.readline():
+            self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGTERM)
+        stdout, stderr = process.communicate(timeout=120)
+        self.assertEqual((process.returncode, stdout), (75, ""))
+        self.assertIn("the same command goes on", stderr)
+        arguments[-1] = "train.steps=2001"
+        self.fails(2, "holds a run with other settings", *arguments)
+
+    def test_a_comparison_of_seeds_tests_quality_and_holds_gates(self):
+        arguments = ("compare", self.run_file, "--precisions", "fp32,tf32,bf16", "--seeds", "2", "--out", "cmp",
+                     "--target", "2.5", "--price", "2.50/h", "--watts", "60", "--margin", "0.5")
+        text = self.mantissa(*arguments, "--require", "quality,memory=1.5,target,cost=1").stdout
+        self.assertIn("bf16 beside fp32: as good", text)
+        self.assertIn("gate quality: tf32: met: equivalent", text)
+        self.assertIn("cost of a run", text)
+        self.assertIn("energy: 60 W as given", text)
+        unmet = self.mantissa(*arguments, "--require", "quality,speed=50", "--json", code=3).stdout
+        result = json.loads(unmet.splitlines()[-1])
+        self.assertEqual([(gate["gate"], gate["arm"], gate["met"]) for gate in result["gates"]],
+                         [("quality", "tf32", True), ("speed=50", "tf32", False),
+                          ("quality", "bf16", True), ("speed=50", "bf16", False)])
+        self.assertIn("times as fast", result["gates"][1]["measured"])
+        self.assertEqual(result["arms"][0]["reached"], 2)
+        # Nothing is trained again for another question, and other seeds join those that are there.
+        strict = ("compare", self.run_file, "--precisions", "fp32,tf32,bf16", "--seeds", "2", "--out", "cmp",
+                  "--target", "0.5", "--margin", "1e-9", "--require", "quality,target", "--watts", "1")
+        result = self.mantissa(*strict, code=3)
+        self.assertNotIn("validation", result.stderr)
+        self.assertIn("gate target: bf16: not met: not reached (0 of 2 runs)", result.stdout)
+        more = self.mantissa("compare", self.run_file, "--precisions", "fp32,tf32,bf16", "--seeds", "3", "--out", "cmp")
+        self.assertIn("seed 3", more.stderr)
+        self.assertNotIn("seed 2", more.stderr)
+
+    def test_policies_are_arms_of_a_comparison(self):
+        result = self.mantissa("compare", self.run_file, "--precisions", "fp32,bf16", "--policies", "lean,torch mm=fp32",
+                               "--out", "cmp", "--json")
+        self.assertEqual([run["arm"] for run in json.loads(result.stdout)["runs"]],
+                         ["fp32", "bf16 lean", "bf16 torch mm=fp32"])
+        self.assertTrue((self.folder / "cmp/bf16_torch_mm=fp32/seed-1/run.toml").exists())
+
+    def test_a_comparison_counts_energy_where_the_machine_tells_it(self):
+        zone = self.folder / "powercap/intel-rapl:0"
+        zone.mkdir(parents=True)
+        (zone / "name").write_text("package-0\n")
+        (zone / "max_energy_range_uj").write_text("262143328850\n")
+        (zone / "energy_uj").write_text("1000\n")
+        arguments = ("compare", self.run_file, "--precisions", "fp32", "--json", "--powercap")
+        measured = json.loads(self.mantissa(*arguments, "powercap", "--out", "a").stdout)
+        self.assertEqual((measured["arms"][0]["energy_j"], measured["runs"][0]["energy_steps"]), (0, 12))
+        (zone / "energy_uj").write_text("none\n")
+        untold = json.loads(self.mantissa(*arguments, "powercap", "--out", "b").stdout)
+        self.assertIsNone(untold["arms"][0]["energy_j"])
+        self.assertIn("not a count of microjoules", untold["energy_problem"])
+
+    def test_a_run_that_fails_is_told_of_and_the_others_go_on(self):
+        result = self.mantissa("compare", self.run_file, "--precisions", "fp32,fp16", "--out", "cmp",
+                               "--set", "scale.initial=1e38", "--set", "train.max_skips=3", code=1)
+        self.assertIn("fp16 seed 1 failed: train: 3 steps in a row were skipped", result.stderr)
+        self.assertIn("fp16 beside fp32: failed", result.stdout)
+        self.assertIn("quality: failed: 1 of 1 run did not come to an end; seed 1: train: 3 steps in a row", result.stdout)
+        self.fails(1, "steps in a row were skipped", "compare", self.run_file, "--precisions", "fp16", "--out", "b",
+                   "--set", "scale.initial=1e38", "--set", "train.max_skips=3")
+
+    def test_what_compare_cannot_use_is_refused(self):
+        compare = ("compare", self.run_file, "--out", "cmp")
+        self.fails(2, '"2.50" is not a price of an hour', *compare, "--price", "2.50")
+        self.fails(2, "--target: -1 is not a number above 0", *compare, "--target", "-1")
+        self.fails(2, "--margin: nan is not a number above 0", *compare, "--margin=nan", "--seeds", "2")
+        self.fails(2, "--watts: 0 is not a number above 0", *compare, "--watts", "0")
+        self.fails(2, "one seed is no test; use --seeds 5", *compare, "--margin", "0.1")
+        self.fails(2, "one seed is no test; use --seeds 5", *compare, "--require", "quality")
+        self.fails(2, "there is only bf16; name two", *compare, "--precisions", "bf16", "--require", "speed=1")
+        self.fails(2, "set --target", *compare, "--require", "target")
+        self.fails(2, "set --price", *compare, "--require", "cost=1", "--target", "2")
+        self.fails(2, 'unknown gate "sped"; did you mean "speed"?', *compare, "--require", "sped=1")
+        self.fails(2, "--seeds: 0", *compare, "--seeds", "0")
+        self.fails(2, "leave one out", *compare, "--watts", "5", "--powercap", "powercap")
+        self.fails(2, "they differ in nothing in fp32", *compare, "--precisions", "fp32", "--policies", "lean,torch")
+        self.fails(2, "precision.policy is set twice", *compare, "--policies", "lean", "--set", "precision.policy=torch")
+        self.fails(2, '"lean" is named twice', *compare, "--policies", "lean,lean")
+        self.fails(2, "nothing is held out", *compare, "--target", "2", "--set", "data.validation=[]")
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["tiny.toml"])
 
     def test_a_full_disk_is_one_line_and_the_run_goes_on_once_there_is_room(self):
         disk = self.folder / "disk"

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "mantissa/record/slice.h"
+#include "mantissa/report/study.h"
+#include "mantissa/train/run_config.h"
+
+namespace mantissa::cli {
+
+/// What runs of a comparison share but for their seed.
+struct Arm {
+  std::string name;
+  std::filesystem::path folder;  // has a folder for each seed
+  train::RunConfig config;       // of the first seed
+
+  /// Of a run; seeds count on from that of `config`.
+  train::RunConfig config_of(int64_t seed_index) const;
+  std::filesystem::path folder_of(int64_t seed_index) const;
+};
+
+struct Comparison {
+  std::filesystem::path out;
+  std::vector<Arm> arms;
+  int64_t seeds = 1;
+  std::filesystem::path powercap;  // empty: no energy is measured
+};
+
+struct TurnsOutcome {
+  bool is_interrupted = false;  // by `stop`; then there is nothing else
+  bool has_diverged = false;    // a run that came to its end
+  std::vector<report::StudyRun> runs;
+  std::vector<record::Slice> slices;
+  std::string energy_problem;  // why none was measured
+};
+
+/// Trains all runs. Seed by seed, the runs of a seed take turns, a slice each (train/run_slice.h),
+/// in an order that is reversed from round to round (A B C, C B A, ...), so that neither a drift of
+/// the machine nor the place in a round favours one. What was trained is kept; a run that fails is
+/// told of and the others go on. Progress goes to stderr. Throws what refuses a run before its
+/// first step, and the reason when every run failed.
+TurnsOutcome train_in_turns(const Comparison& comparison, const std::atomic<int>& stop);
+
+}  // namespace mantissa::cli
