@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/ops/install_cpu_kernels.h"
+#include "mantissa/ops/kernel_switch_testing.h"
 #include "mantissa/ops/rounding_bound.h"
 #include "mantissa/ops/simd_target_testing.h"
 
@@ -332,6 +333,33 @@ TEST(AttentionDtypes, Fp32IsBitForBitLibTorchs) {
   for (size_t i = 0; i < with.tensors.size(); ++i) {
     EXPECT_TRUE(at::equal(with.tensors[i], without.tensors[i])) << i;
   }
+}
+
+TEST_P(Attention, EachCallIsWhollyOneOrTheOtherWhileTheSwitchMoves) {
+  const auto inputs_of = [this](uint64_t seed) {
+    at::manual_seed(seed);
+    const auto number = [this] { return random({1, 2, 40, 32}, dtype()); };
+    return Inputs{number(), number(), number(), number(), {}, true};
+  };
+  expect_wholly_ours_or_stock([&](uint64_t seed) {
+    return [in = inputs_of(seed)] {
+      const auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
+          in.query, in.key, in.value, 0.0, in.causal);
+      return Tensors{out, logsumexp};
+    };
+  });
+  expect_wholly_ours_or_stock([&](uint64_t seed) {
+    const Inputs in = inputs_of(seed);
+    const auto forward =
+        at::_scaled_dot_product_flash_attention_for_cpu(in.query, in.key, in.value, 0.0, in.causal);
+    return [in, forward] {
+      const auto [grad_query, grad_key, grad_value] =
+          at::_scaled_dot_product_flash_attention_for_cpu_backward(
+              in.grad_out, in.query, in.key, in.value, std::get<0>(forward), std::get<1>(forward),
+              0.0, in.causal);
+      return Tensors{grad_query, grad_key, grad_value};
+    };
+  });
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/ops/install_cpu_kernels.h"
+#include "mantissa/ops/kernel_switch_testing.h"
 #include "mantissa/ops/rounding_bound.h"
 #include "mantissa/ops/tf32.h"
 #include "mantissa/tensor/memory.h"
@@ -351,6 +352,35 @@ TEST(ConvolutionTf32, IsWithinTheBoundForRoundedFactors) {
       expect_within(actual[i], exact[i],
                     sum_bound(exact[i], magnitude[i],
                               i == 0 ? terms : static_cast<double>(grad.numel()), at::kFloat));
+    }
+  }
+}
+
+TEST(ConvolutionSwitch, EachCallIsWhollyOneOrTheOtherWhileItMoves) {
+  install_cpu_kernels();
+  const std::vector<int64_t> one = {1};
+  const std::vector<int64_t> none = {0};
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    for (const int64_t groups : {1, 2}) {
+      SCOPED_TRACE(testing::Message() << dtype << " " << groups);
+      expect_wholly_ours_or_stock([&](uint64_t seed) {
+        at::manual_seed(seed);
+        const Tensor x = random({2, 24, 200}, dtype);
+        const Tensor w = random({24, 24 / groups, 15}, dtype);
+        return
+            [=] { return Tensors{at::convolution(x, w, {}, one, none, one, false, none, groups)}; };
+      });
+      expect_wholly_ours_or_stock([&](uint64_t seed) {
+        at::manual_seed(seed);
+        const Tensor x = random({2, 24, 200}, dtype);
+        const Tensor w = random({24, 24 / groups, 15}, dtype);
+        const Tensor grad = random({2, 24, 186}, dtype);
+        return [=] {
+          const auto [grad_x, grad_w, grad_bias] = at::convolution_backward(
+              grad, x, w, std::nullopt, one, none, one, false, none, groups, {true, true, false});
+          return Tensors{grad_x, grad_w};
+        };
+      });
     }
   }
 }

@@ -26,14 +26,15 @@ using at::Scalar;
 using at::Tensor;
 using numerics::Format;
 
-// Thinner products read their factors about once, where packing them does not pay.
-constexpr int64_t kLeastPanelSize = 8;
+// What a template below takes as kDim where it multiplies no two matrices.
+constexpr int64_t kNoMatrices = 0;
 
-bool suits_panels(const Tensor& a, const Tensor& b) {
-  const int64_t dim = a.dim();
-  return (dim == 2 || dim == 3) && b.dim() == dim && (dim == 2 || a.size(0) == b.size(0)) &&
-         a.size(-1) == b.size(-2) && a.size(-1) > 0 && a.numel() > 0 && b.numel() > 0 &&
-         a.size(-2) >= kLeastPanelSize && b.size(-1) >= kLeastPanelSize;
+// Whether a product of matrices (`dim` 2) or batches of them (3) has operands that fit, with
+// numbers in them. What does not fit is for LibTorch to refuse.
+bool suits_panels(int64_t dim, const Tensor& a, const Tensor& b) {
+  return dim != kNoMatrices && a.dim() == dim && b.dim() == dim &&
+         (dim == 2 || a.size(0) == b.size(0)) && a.size(-1) == b.size(-2) && a.size(-1) > 0 &&
+         a.numel() > 0 && b.numel() > 0;
 }
 
 bool has_shape_of_product(const Tensor& self, const Tensor& a, const Tensor& b) {
@@ -90,47 +91,48 @@ Tensor by_panels(ComputePath path, const Tensor& a_in, const Tensor& b_in, const
 }
 
 // a b in the dtype of a, by panels or by the FP32 kernel on whole tensors.
-template <auto kStock>
+template <int64_t kDim, auto kStock>
 Tensor multiplied(ComputePath path, const Tensor& a, const Tensor& b) {
-  return suits_panels(a, b) ? by_panels(path, a, b, {}, 0, 1)
-                            : kStock(factor(path, a), factor(path, b)).to(a.scalar_type());
+  return suits_panels(kDim, a, b) ? by_panels(path, a, b, {}, 0, 1)
+                                  : kStock(factor(path, a), factor(path, b)).to(a.scalar_type());
 }
 
 // beta self + alpha a b, likewise.
-template <auto kStock>
+template <int64_t kDim, auto kStock>
 Tensor added(ComputePath path, const Tensor& self, const Tensor& a, const Tensor& b,
              const Scalar& beta, const Scalar& alpha) {
-  return suits_panels(a, b) ? by_panels(path, a, b, self, beta.to<float>(), alpha.to<float>())
-                            : kStock(addend(self), factor(path, a), factor(path, b), beta, alpha)
-                                  .to(a.scalar_type());
+  return suits_panels(kDim, a, b)
+             ? by_panels(path, a, b, self, beta.to<float>(), alpha.to<float>())
+             : kStock(addend(self), factor(path, a), factor(path, b), beta, alpha)
+                   .to(a.scalar_type());
 }
 
 // a b
-template <auto kStock>
+template <int64_t kDim, auto kStock>
 Tensor product(const Tensor& a, const Tensor& b) {
   const ComputePath path = compute_path({a.scalar_type(), b.scalar_type()});
-  return path == ComputePath::stock ? kStock(a, b) : multiplied<kStock>(path, a, b);
+  return path == ComputePath::stock ? kStock(a, b) : multiplied<kDim, kStock>(path, a, b);
 }
 
-template <auto kStock, auto kStockOut>
+template <int64_t kDim, auto kStock, auto kStockOut>
 Tensor& product_out(const Tensor& a, const Tensor& b, Tensor& out) {
   const ComputePath path = compute_path({a.scalar_type(), b.scalar_type(), out.scalar_type()});
   if (path == ComputePath::stock) {
     return kStockOut(a, b, out);
   }
-  return store(multiplied<kStock>(path, a, b), out);
+  return store(multiplied<kDim, kStock>(path, a, b), out);
 }
 
 // beta self + alpha a b
-template <auto kStock>
+template <int64_t kDim, auto kStock>
 Tensor sum(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
            const Scalar& alpha) {
   const ComputePath path = compute_path({self.scalar_type(), a.scalar_type(), b.scalar_type()});
   return path == ComputePath::stock ? kStock(self, a, b, beta, alpha)
-                                    : added<kStock>(path, self, a, b, beta, alpha);
+                                    : added<kDim, kStock>(path, self, a, b, beta, alpha);
 }
 
-template <auto kStock, auto kStockOut>
+template <int64_t kDim, auto kStock, auto kStockOut>
 Tensor& sum_out(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
                 const Scalar& alpha, Tensor& out) {
   const ComputePath path =
@@ -138,17 +140,17 @@ Tensor& sum_out(const Tensor& self, const Tensor& a, const Tensor& b, const Scal
   if (path == ComputePath::stock) {
     return kStockOut(self, a, b, beta, alpha, out);
   }
-  return store(added<kStock>(path, self, a, b, beta, alpha), out);
+  return store(added<kDim, kStock>(path, self, a, b, beta, alpha), out);
 }
 
-template <auto kStock>
+template <int64_t kDim, auto kStock>
 Tensor& sum_(Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
              const Scalar& alpha) {
   const ComputePath path = compute_path({self.scalar_type(), a.scalar_type(), b.scalar_type()});
   if (path == ComputePath::stock) {
     return kStock(self, a, b, beta, alpha);
   }
-  if (suits_panels(a, b) && has_shape_of_product(self, a, b)) {
+  if (suits_panels(kDim, a, b) && has_shape_of_product(self, a, b)) {
     return self.copy_(by_panels(path, a, b, self, beta.to<float>(), alpha.to<float>()));
   }
   // The FP32 in-place form checks the shape of `self`, which a copy into it would broadcast.
@@ -185,24 +187,24 @@ Tensor& addmm_activation_out(const Tensor& self, const Tensor& a, const Tensor& 
 
 void register_matmul(torch::Library& library) {
   namespace stock = at::cpu;
-  library.impl("mm", &product<&stock::mm>);
-  library.impl("mm.out", &product_out<&stock::mm, &stock::mm_outf>);
-  library.impl("bmm", &product<&stock::bmm>);
-  library.impl("bmm.out", &product_out<&stock::bmm, &stock::bmm_outf>);
-  library.impl("dot", &product<&stock::dot>);
-  library.impl("vdot", &product<&stock::vdot>);
+  library.impl("mm", &product<2, &stock::mm>);
+  library.impl("mm.out", &product_out<2, &stock::mm, &stock::mm_outf>);
+  library.impl("bmm", &product<3, &stock::bmm>);
+  library.impl("bmm.out", &product_out<3, &stock::bmm, &stock::bmm_outf>);
+  library.impl("dot", &product<kNoMatrices, &stock::dot>);
+  library.impl("vdot", &product<kNoMatrices, &stock::vdot>);
 
-  library.impl("addmm", &sum<&stock::addmm>);
-  library.impl("addmm.out", &sum_out<&stock::addmm, &stock::addmm_outf>);
-  library.impl("addmm_", &sum_<&stock::addmm_>);
-  library.impl("baddbmm", &sum<&stock::baddbmm>);
-  library.impl("baddbmm.out", &sum_out<&stock::baddbmm, &stock::baddbmm_outf>);
-  library.impl("baddbmm_", &sum_<&stock::baddbmm_>);
-  library.impl("addmv", &sum<&stock::addmv>);
-  library.impl("addmv.out", &sum_out<&stock::addmv, &stock::addmv_outf>);
-  library.impl("addmv_", &sum_<&stock::addmv_>);
-  library.impl("addr", &sum<&stock::addr>);
-  library.impl("addr.out", &sum_out<&stock::addr, &stock::addr_outf>);
+  library.impl("addmm", &sum<2, &stock::addmm>);
+  library.impl("addmm.out", &sum_out<2, &stock::addmm, &stock::addmm_outf>);
+  library.impl("addmm_", &sum_<2, &stock::addmm_>);
+  library.impl("baddbmm", &sum<3, &stock::baddbmm>);
+  library.impl("baddbmm.out", &sum_out<3, &stock::baddbmm, &stock::baddbmm_outf>);
+  library.impl("baddbmm_", &sum_<3, &stock::baddbmm_>);
+  library.impl("addmv", &sum<kNoMatrices, &stock::addmv>);
+  library.impl("addmv.out", &sum_out<kNoMatrices, &stock::addmv, &stock::addmv_outf>);
+  library.impl("addmv_", &sum_<kNoMatrices, &stock::addmv_>);
+  library.impl("addr", &sum<kNoMatrices, &stock::addr>);
+  library.impl("addr.out", &sum_out<kNoMatrices, &stock::addr, &stock::addr_outf>);
 
   library.impl("_addmm_activation", &addmm_activation);
   library.impl("_addmm_activation.out", &addmm_activation_out);
