@@ -188,6 +188,8 @@ HWY_INLINE hn::Vec<StoredTag<kFormat>> encode_stored(Floats value) {
   const StoredTag<kFormat> stored;
   if constexpr (kHasF16c && kFormat == Format::fp16) {
     return hn::BitCast(stored, encode_f16c(value));
+  } else if constexpr (kFormat == Format::bf16) {
+    return hn::DemoteTo(stored, hn::BitCast(kInts, encode_bf16(value)));
   } else {
     const Words pattern = encode_lanes<kFormat, Rounding::nearest_even>(
         value, hn::Zero(kWords), word(max_magnitude(kFormat) + 1));
