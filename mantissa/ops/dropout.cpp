@@ -17,8 +17,8 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/numerics/convert_kernels.h"
+#include "mantissa/ops/cpu/blocks.h"
 #include "mantissa/ops/cpu/dropout_kernel.h"
-#include "mantissa/ops/tensor_blocks.h"
 #include "mantissa/tensor/dtype.h"
 
 namespace mantissa::ops {
@@ -50,43 +50,35 @@ struct Mask {
 
 ScalarType wide_dtype(ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
-struct Workspace {
-  Scratch x, residual, out;
-};
-
-Workspace& workspace() {
-  static thread_local Workspace instance;
-  return instance;
-}
-
 // `out` is contiguous, and all are FP32, BF16 or FP16.
 void drop_into(const Tensor& out, const Tensor& x_in, const OptionalTensor& residual_in,
                const Mask& mask, double scale) {
+  const ScalarType dtype = out.scalar_type();
   const Tensor x = x_in.contiguous();
-  const Tensor residual = residual_in ? residual_in->contiguous() : Tensor();
-  const TensorBlocks xs(x);
-  const TensorBlocks residuals(residual);
-  const TensorBlocks outs(out);
+  const Tensor residual = residual_in ? residual_in->to(dtype).contiguous() : Tensor();
+  const void* x_data = x.const_data_ptr();
+  const void* residual_data = residual.defined() ? residual.const_data_ptr() : nullptr;
+  void* out_data = out.mutable_data_ptr();
   const int64_t numbers = x.numel();
   at::parallel_for(0, (numbers + kBlock - 1) / kBlock, 4, [&](int64_t begin, int64_t end) {
     alignas(64) std::array<uint32_t, kBlock / 2 + numerics::kernels::kMaxRandomGroup> words;
     for (int64_t i = begin; i < end; ++i) {
-      Workspace& space = workspace();
       const int64_t first = i * kBlock;
-      const int64_t count = std::min(kBlock, numbers - first);
       numerics::kernels::random_words(
           static_cast<uint64_t>(mask.seed), static_cast<uint64_t>(mask.stream),
           static_cast<uint64_t>(first / kPerPhilox), words.data(), static_cast<size_t>(kBlock / 2));
       cpu::DroppedNumbers block = {};
-      block.x = xs.read(first, count, space.x);
-      block.residual = residuals.read(first, count, space.residual);
+      block.x = cpu::element(x_data, x.scalar_type(), first);
+      block.x_format = cpu::format_of(x.scalar_type());
+      block.residual =
+          residual_data == nullptr ? nullptr : cpu::element(residual_data, dtype, first);
       block.bits = reinterpret_cast<const uint16_t*>(words.data());
       block.threshold = mask.threshold();
       block.scale = static_cast<float>(scale);
-      block.count = count;
-      block.out = outs.place(first, count, space.out);
+      block.count = std::min(kBlock, numbers - first);
+      block.out = cpu::element(out_data, dtype, first);
+      block.out_format = cpu::format_of(dtype);
       cpu::drop(block);
-      outs.store(first, count, block.out);
     }
   });
 }
@@ -105,7 +97,9 @@ Tensor composed(const Tensor& x, const OptionalTensor& residual, const Mask& mas
   return out.to(dtype).contiguous();
 }
 
-bool has_kernel(const Tensor& x) { return x.is_cpu() && x.scalar_type() != at::kDouble; }
+bool has_kernel(const Tensor& x, const OptionalTensor& residual) {
+  return x.is_cpu() && x.scalar_type() != at::kDouble && (!residual || residual->is_cpu());
+}
 
 void check_dtype(const char* name, const char* what, ScalarType dtype) {
   MANTISSA_CHECK(dtype == at::kFloat || dtype == at::kDouble || tensor::is_16bit(dtype),
@@ -132,7 +126,7 @@ Tensor dropped(const Tensor& x, const OptionalTensor& residual, const Mask& mask
       dtype_in.value_or(residual ? at::result_type(x, *residual) : x.scalar_type());
   check_dtype("dropout", "dtype", dtype);
   const at::AutoDispatchBelowADInplaceOrView below;
-  if (dtype == at::kDouble || !has_kernel(x)) {
+  if (dtype == at::kDouble || !has_kernel(x, residual)) {
     return composed(x, residual, mask, dtype);
   }
   Tensor out = at::empty(x.sizes(), x.options().dtype(dtype));
@@ -247,7 +241,8 @@ Mask draw(double p, const std::optional<at::Generator>& generator_in) {
 
 }  // namespace
 
-Tensor dropout(const Tensor& x, double p, bool train, std::optional<at::Generator> generator) {
+Tensor dropout(const Tensor& x, double p, bool train,
+               const std::optional<at::Generator>& generator) {
   check(x, {}, p);
   if (!train || p == 0 || x.numel() == 0) {
     return x;
@@ -257,7 +252,7 @@ Tensor dropout(const Tensor& x, double p, bool train, std::optional<at::Generato
 }
 
 Tensor dropout_add(const Tensor& x, const Tensor& residual, double p, bool train,
-                   std::optional<at::Generator> generator) {
+                   const std::optional<at::Generator>& generator) {
   check(x, residual, p);
   if (!train || p == 0 || x.numel() == 0) {
     return residual.add(x);

@@ -29,11 +29,12 @@ namespace mantissa::ops {
 /// The dispatcher's operation mantissa::dropout, whose arguments are the seed and the stream.
 /// Throws InvalidArgument for other dtypes and for p outside of [0, 1].
 MANTISSA_API at::Tensor dropout(const at::Tensor& x, double p, bool train = true,
-                                std::optional<at::Generator> generator = {});
+                                const std::optional<at::Generator>& generator = {});
 
 /// residual + dropout(x) in one pass: an FP32 sum, rounded once to the wider dtype of the two. The
 /// dispatcher's operation mantissa::dropout_add.
 MANTISSA_API at::Tensor dropout_add(const at::Tensor& x, const at::Tensor& residual, double p,
-                                    bool train = true, std::optional<at::Generator> generator = {});
+                                    bool train = true,
+                                    const std::optional<at::Generator>& generator = {});
 
 }  // namespace mantissa::ops

@@ -37,7 +37,7 @@ Tensor factors(at::IntArrayRef sizes, double threshold) {
   auto* const words = source.get<at::CPUGeneratorImpl>();
   const uint64_t seed = words->random64();
   const uint64_t stream = words->random64();
-  const Tensor result = at::empty(sizes, at::kDouble);
+  Tensor result = at::empty(sizes, at::kDouble);
   auto* const numbers = result.mutable_data_ptr<double>();
   for (int64_t i = 0; i < result.numel(); ++i) {
     const auto block = static_cast<uint64_t>(i / 8);
@@ -172,7 +172,7 @@ TEST_P(Dropout, GradientsCanBeDifferentiated) {
 
 // As of x * mask, and so as in LibTorch.
 TEST_P(Dropout, AnInfinityOrNanThatIsDroppedIsNan) {
-  for (const double value : std::vector<double>{INFINITY, -INFINITY, NAN}) {
+  for (const float value : {INFINITY, -INFINITY, NAN}) {
     const Tensor x = at::full({64}, value, dtype());
     const Tensor dropped = factors({64}, 32768).eq(0);
     ASSERT_TRUE(dropped.any().item<bool>());

@@ -49,7 +49,7 @@ void check(const Tensor& table, const Tensor& indices, int64_t padding_idx,
 
 // int64 and contiguous, all in the table.
 Tensor checked_indices(const Tensor& indices_in, int64_t rows) {
-  const Tensor indices = indices_in.to(at::kLong).contiguous();
+  Tensor indices = indices_in.to(at::kLong).contiguous();
   const auto* index = indices.const_data_ptr<int64_t>();
   const auto* end = index + indices.numel();
   const auto* outside = std::find_if(index, end, [rows](int64_t i) { return i < 0 || i >= rows; });

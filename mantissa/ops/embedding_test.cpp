@@ -136,7 +136,9 @@ TEST_P(Embedding, SumsOfManyGradientsDoNotStop) {
   EXPECT_EQ(ours[0].count_nonzero().item<int64_t>() + ours[2].count_nonzero().item<int64_t>(), 0);
   const Tensor leaf = table.detach().requires_grad_();
   at::embedding(leaf, indices).backward(ones);
-  const double stop = dtype() == at::kBFloat16 ? 256 : dtype() == at::kHalf ? 2048 : kUses;
+  const double stop = dtype() == at::kBFloat16 ? 256
+                      : dtype() == at::kHalf   ? 2048
+                                               : static_cast<double>(kUses);
   EXPECT_EQ(leaf.grad()[1][0].item<double>(), stop) << "LibTorch's";
 }
 
