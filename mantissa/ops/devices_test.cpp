@@ -470,6 +470,7 @@ void expect_as_on_cpu(const std::vector<Tensor>& arguments, at::Device device, d
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     SCOPED_TRACE(c10::toString(dtype));
     std::vector<Tensor> cast;
+    cast.reserve(arguments.size());
     for (const Tensor& argument : arguments) {
       cast.push_back(argument.is_floating_point() ? argument.to(dtype) : argument);
     }
