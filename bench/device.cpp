@@ -171,6 +171,7 @@ Action step(const Net& net, const std::string& policy, bool fused = true, bool t
 class CapturedStep {
  public:
   CapturedStep(const Net& net, const std::string& policy) : trainer_(net, policy, true) {
+    c10::cuda::device_synchronize();  // what was made is on another stream
     const c10::cuda::CUDAStreamGuard guard(stream_);
     for (int i = 0; i < 3; ++i) {  // tables, handles and memory
       trainer_.step();

@@ -3,13 +3,13 @@
 #
 #   tools/device_check.sh [--build DIR] [--out FILE] [--seconds N]
 #
-#   --build DIR    a build of the preset cuda (default: build/cuda, built where it is missing or old;
-#                  another one is taken as it is)
+#   --build DIR    a build with MANTISSA_CUDA and MANTISSA_BENCH, taken as it is (default: build/device,
+#                  which is built, optimized, unless it holds a file `carried`)
 #   --out FILE     default: build/device_check.json
 #   --seconds N    time for a figure (default: 10)
 #
 # The build is with MANTISSA_LIBTORCH, else with the torch of this machine's Python, else with the
-# pinned one, which is fetched. Without a device it says "no CUDA device" and why, writes that into the
+# pinned one, which is fetched. One that was carried here runs with the first two too, of its version. Without a device it says "no CUDA device" and why, writes that into the
 # file too, and succeeds: nothing was checked then, and nothing failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -47,12 +47,13 @@ libtorch() {
 }
 
 if [[ -z $build ]]; then
-  build=build/cuda
+  build=build/device
+  folder=$(libtorch)
   if [[ -e $build/carried ]]; then
-    echo "device_check: takes the build in $build as it is, for $build/carried says so" >&2
+    export LD_LIBRARY_PATH=$folder/lib:$PWD/$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   else
-    folder=$(libtorch)
-    cmake --preset cuda -DMANTISSA_LIBTORCH="$folder" -DMANTISSA_BENCH=ON >"$work/configure.log" 2>&1 || {
+    cmake --preset cuda -B "$build" -DMANTISSA_LIBTORCH="$folder" -DCMAKE_BUILD_TYPE=Release \
+      -DCMAKE_CXX_FLAGS_RELEASE=-O2 >"$work/configure.log" 2>&1 || {
       cat "$work/configure.log" >&2
       exit 1
     }

@@ -9,6 +9,7 @@
 #include <ATen/Context.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -469,6 +470,7 @@ void expect_as_on_cpu(const std::vector<Tensor>& arguments, at::Device device, d
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     SCOPED_TRACE(c10::toString(dtype));
     std::vector<Tensor> cast;
+    cast.reserve(arguments.size());
     for (const Tensor& argument : arguments) {
       cast.push_back(argument.is_floating_point() ? argument.to(dtype) : argument);
     }

@@ -69,6 +69,7 @@ Trained train(at::Device device, const std::string& policy_text, float scale) {
   optim::Ema ema(optimizer, {.decay = 0.9});
   amp::LossScaler scaler(device, {.initial = scale, .growth_interval = 2});
   std::vector<Tensor> tokens;
+  tokens.reserve(kSteps);
   for (int step = 0; step < kSteps; ++step) {
     tokens.push_back(at::randint(kVocabulary, {3, 9}, at::kLong).to(device));
   }

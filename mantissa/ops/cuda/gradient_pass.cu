@@ -24,8 +24,10 @@ __global__ void piece_sums(const GradientList list) {
        i += kThreads * kVector) {
     const int count = end - i < kVector ? static_cast<int>(end - i) : kVector;
     const FourFloats numbers = read(tensor.storage, tensor.data, i, count, tensor.is_aligned);
-    for (int j = 0; j < count; ++j) {
-      const auto value = static_cast<double>(numbers.values[j] * factor);
+    for (int j = 0; j < kVector; ++j) {
+      // Not 0 times the factor, which may be NaN.
+      const float product = j < count ? numbers.values[j] * factor : 0;
+      const auto value = static_cast<double>(product);
       sum += value * value;  // the product is exact
     }
   }

@@ -95,8 +95,10 @@ __device__ inline void write_floats(const FourFloats& numbers, float* to, int64_
     *reinterpret_cast<FourFloats*>(to + begin) = numbers;
     return;
   }
-  for (int i = 0; i < count; ++i) {
-    to[begin + i] = numbers.values[i];
+  for (int i = 0; i < kVector; ++i) {  // whose length is known, so that numbers stay in registers
+    if (i < count) {
+      to[begin + i] = numbers.values[i];
+    }
   }
 }
 
@@ -106,8 +108,10 @@ __device__ inline void write_patterns(const FourPatterns& patterns, uint16_t* to
     *reinterpret_cast<FourPatterns*>(to + begin) = patterns;
     return;
   }
-  for (int i = 0; i < count; ++i) {
-    to[begin + i] = patterns.values[i];
+  for (int i = 0; i < kVector; ++i) {
+    if (i < count) {
+      to[begin + i] = patterns.values[i];
+    }
   }
 }
 

@@ -116,6 +116,7 @@ T atomic_add(T* to, T value) {
 }  // namespace mantissa::ops::cuda::host_grid
 
 // What CUDA's and HIP's compilers know.
+// NOLINTBEGIN(bugprone-reserved-identifier)
 #define __global__
 #define __device__
 #define __shared__ static
@@ -128,3 +129,4 @@ T atomic_add(T* to, T value) {
                                   blocks, threads, [&] { kernel(__VA_ARGS__); }))
 #define MANTISSA_GRID_ERROR_TEXT(error) \
   ((error) == 0 ? "no error" : "invalid configuration argument")
+// NOLINTEND(bugprone-reserved-identifier)

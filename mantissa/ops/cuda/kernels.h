@@ -17,8 +17,8 @@ inline constexpr int kThreads = 256;
 inline constexpr int kVector = 4;  // elements that a thread reads at once
 
 /// Elements of one block of threads, in pieces of which each tensor begins a new one.
-inline constexpr int64_t kGradientPiece = 16 * kThreads * kVector;
-inline constexpr int64_t kUpdatePiece = 4 * kThreads * kVector;
+inline constexpr int64_t kGradientPiece = int64_t{16} * kThreads * kVector;
+inline constexpr int64_t kUpdatePiece = int64_t{4} * kThreads * kVector;
 
 inline constexpr int64_t pieces_of(int64_t count, int64_t piece) {
   return (count + piece - 1) / piece;
