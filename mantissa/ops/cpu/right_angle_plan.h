@@ -34,7 +34,7 @@ struct RightAnglePlan {
   struct Step {
     std::vector<float> factors;  // of each block z, z^2, z^3, each real and imaginary part
   };
-  std::vector<Step> steps;    // of radix 4
+  std::vector<Step> steps;  // of radix 4
   // x and x^4, x^kColumns = y: [row / kColumns][which][part][row % kColumns].
   std::vector<float> values;
 };
