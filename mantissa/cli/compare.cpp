@@ -65,7 +65,12 @@ train::LoopOutcome start_or_resume(const train::RunConfig& config,
   if (!std::filesystem::exists(folder / "run.toml")) {
     return train::start_run(config, folder, options);
   }
-  MANTISSA_CHECK(train::to_toml(train::load_run(folder)) == train::to_toml(config), InvalidArgument,
+  const train::RunConfig there = train::load_run(folder);
+  train::RunConfig expected = config;
+  if (config.train.microbatch == train::kAutoMicrobatch) {
+    expected.train.microbatch = there.train.microbatch;
+  }
+  MANTISSA_CHECK(train::to_toml(there) == train::to_toml(expected), InvalidArgument,
                  folder.string(), ": holds a run with other settings; choose another --out");
   return train::resume_run(folder, options);
 }
