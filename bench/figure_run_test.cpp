@@ -75,10 +75,10 @@ TEST(RunFigure, BytesAreCountedOnce) {
 
 TEST(RunFigure, BytesThatScatterAreCountedSeveralTimes) {
   double bytes = 8;
-  const Figure figure{
-      .name = "f",
-      .meaning = "",
-      .cases = {counted("b", [&] { return Bytes{.ours = 2, .peer = bytes++}; }, 5)}};
+  const Figure figure{.name = "f",
+                      .meaning = "",
+                      .cases = {counted(
+                          "b", [&] { return Bytes{.ours = 2, .peer = bytes++}; }, 5)}};
   EXPECT_EQ(run_figure(figure, {})["rows"][0]["pairs"], 5);
 }
 

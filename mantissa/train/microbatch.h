@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "mantissa/base/api.h"
 #include "mantissa/train/assembly.h"
