@@ -23,18 +23,14 @@ struct Measured {
   StepBytes bytes;
 };
 
-// What to expect of `microbatch`, at the least.
-double expected_bytes(const std::vector<Measured>& measured, int64_t microbatch) {
-  const Measured& last = measured.back();
-  const auto peak = static_cast<double>(last.bytes.peak);
-  const auto further = static_cast<double>(microbatch - last.microbatch);
-  if (measured.size() == 1) {
-    const int64_t growing = last.bytes.peak - last.bytes.fixed;
-    return peak + further * static_cast<double>(growing) / static_cast<double>(last.microbatch);
-  }
-  const Measured& before = measured[measured.size() - 2];
-  return peak + further * static_cast<double>(last.bytes.peak - before.bytes.peak) /
-                    static_cast<double>(last.microbatch - before.microbatch);
+// By the line through the last two.
+double expected_peak(const std::vector<Measured>& line, int64_t microbatch) {
+  const Measured& last = line.back();
+  const Measured& before = line[line.size() - 2];
+  return static_cast<double>(last.bytes.peak) +
+         static_cast<double>(microbatch - last.microbatch) *
+             static_cast<double>(last.bytes.peak - before.bytes.peak) /
+             static_cast<double>(last.microbatch - before.microbatch);
 }
 
 int64_t data_bytes(const RunConfig& config, int64_t sequences) {
@@ -51,27 +47,38 @@ std::optional<MicrobatchChoice> largest_microbatch(int64_t batch, int64_t memory
       divisors.push_back(i);
     }
   }
-  std::vector<Measured> fitting = {{1, measure(1)}};
-  if (fitting[0].bytes.peak > memory_bytes) {
+  std::vector<Measured> line = {{1, measure(1)}};
+  MicrobatchChoice best = {1, line[0].bytes};
+  if (best.bytes.peak > memory_bytes) {
     return std::nullopt;
+  }
+  if (batch == 1) {
+    return best;
+  }
+  line.push_back({2, measure(2)});
+  if (batch % 2 == 0 && line[1].bytes.peak <= memory_bytes) {
+    best = {2, line[1].bytes};
   }
   int64_t too_large = batch + 1;
   for (;;) {
-    const int64_t last = fitting.back().microbatch;
+    const Measured& last = line.back();
     int64_t next = 0;
     for (const int64_t divisor : divisors) {
-      const bool is_near = divisor <= kMostGrowth * last || next == 0;
-      if (divisor > last && divisor < too_large && is_near &&
-          expected_bytes(fitting, divisor) <= static_cast<double>(memory_bytes)) {
+      const bool is_new = divisor > last.microbatch && divisor < too_large;
+      const bool is_near = divisor <= kMostGrowth * last.microbatch || next == 0;
+      const int64_t lacks = divisor == batch ? line[0].bytes.gradients : 0;
+      if (is_new && is_near &&
+          expected_peak(line, divisor) <= static_cast<double>(memory_bytes + lacks)) {
         next = divisor;
       }
     }
     if (next == 0) {
-      return MicrobatchChoice{last, fitting.back().bytes};
+      return best;
     }
     const StepBytes bytes = measure(next);
     if (bytes.peak <= memory_bytes) {
-      fitting.push_back({next, bytes});
+      line.push_back({next, bytes});
+      best = {next, bytes};
     } else {
       too_large = next;
     }
@@ -94,19 +101,14 @@ StepBytes measure_step(const RunConfig& config, const RunData& data, int64_t mic
     for (int64_t i = 0; i < passes; ++i) {
       batches.push_back(loader->next());
     }
-    bytes.fixed = memory::live_bytes().total();
     memory::reset_peak();
     const StepReport report = training_step(learner.parts(), batches, learner.lr());
     bytes.peak = memory::peak_bytes().total();
-    bytes.fixed += report.bytes.gradients + report.bytes.accumulators;
+    bytes.gradients = report.bytes.gradients + report.bytes.accumulators;
   }
-  const auto of_measuring = static_cast<int64_t>(generator.nbytes());
-  bytes.peak -= of_measuring;
-  bytes.fixed -= of_measuring;
-  // A run holds the data of all microbatches of a step.
-  const int64_t others = data_bytes(config, config.train.batch - passes * microbatch);
-  bytes.peak += others;
-  bytes.fixed = std::min(bytes.fixed + others, bytes.peak);
+  // A run holds the data of all microbatches of a step, and no second copy of the generator.
+  bytes.peak += data_bytes(config, config.train.batch - passes * microbatch) -
+                static_cast<int64_t>(generator.nbytes());
   tensor::set_cpu_generator_state(generator);
   memory::release_cached();
   memory::reset_peak();

@@ -11,11 +11,11 @@
 
 namespace mantissa::train {
 
-/// What a step takes: the most bytes of live tensors, and those of them that do not grow with the
-/// sequences of a forward pass: weights, optimizer, gradients, the data of the whole step.
+/// What a step takes: the most bytes of live tensors, and the bytes of gradients and their sums,
+/// which a step of one forward pass may lack at that moment.
 struct StepBytes {
   int64_t peak = 0;
-  int64_t fixed = 0;
+  int64_t gradients = 0;
 };
 
 /// Measures a step with so many sequences a forward pass.
@@ -27,10 +27,11 @@ struct MicrobatchChoice {
 };
 
 /// The largest divisor of `batch` with which a step takes at most `memory_bytes`; nothing when one
-/// sequence takes more. Measures ever larger ones, none that the line through the last two
-/// measurements does not let expect to fit, and at most four times the last: the peak is the
-/// largest of several sums, each a line in the number of sequences, so that it lies on the line or
-/// above. What is chosen was measured. `measure` is called once for each microbatch.
+/// sequence takes more. Measures 1 and 2, then ever larger ones, at most four times the last and
+/// none that the line through the last two does not let expect to fit: the peak is the largest of
+/// several sums, each a line in the number of sequences, so that it lies on that line or above,
+/// but for the whole batch, which is one pass. What is chosen was measured. `measure` is called
+/// once for each number, and what it measures exceeds the memory by little.
 MANTISSA_API std::optional<MicrobatchChoice> largest_microbatch(int64_t batch, int64_t memory_bytes,
                                                                 const MeasureStep& measure);
 

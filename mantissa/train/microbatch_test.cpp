@@ -35,9 +35,9 @@ Search search(int64_t batch, int64_t memory,
     StepBytes bytes;
     for (const auto& [constant, slope] : lines) {
       bytes.peak = std::max(bytes.peak, constant + slope * microbatch);
-      bytes.fixed = std::max(bytes.fixed, constant);
     }
-    bytes.fixed = std::min(bytes.fixed, bytes.peak);
+    bytes.peak -= microbatch == batch ? lacks : 0;
+    bytes.gradients = kGradients;
     return bytes;
   });
   result.chosen = choice ? choice->microbatch : 0;
@@ -60,17 +60,25 @@ TEST(LargestMicrobatch, IsTheLargestDivisorThatFits) {
             expected = i;
           }
         }
-        const Search found = search(batch, memory, lines);
-        EXPECT_EQ(found.chosen, expected) << batch << " " << memory << " " << lines.size();
+        EXPECT_EQ(search(batch, memory, lines).chosen, expected) << batch << " " << memory;
       }
     }
   }
 }
 
-TEST(LargestMicrobatch, MeasuresFewAndNoneThatCannotFit) {
+TEST(LargestMicrobatch, MeasuresFewAndNoneThatIsNotExpectedToFit) {
   const Search found = search(64, 100 + 10 * 20, {{100, 10}});
-  EXPECT_EQ(found.measured, std::vector<int64_t>({1, 4, 16}));
-  EXPECT_EQ(search(1 << 20, 1 << 30, {{100, 1}}).measured.size(), 11U);
+  EXPECT_EQ(found.chosen, 16);
+  EXPECT_EQ(found.measured, std::vector<int64_t>({1, 2, 8, 16}));
+  EXPECT_EQ(search(1 << 20, 1 << 30, {{100, 1}}).measured.size(), 12U);
+}
+
+// It may fit where the line says that it does not.
+TEST(LargestMicrobatch, TheWholeBatchIsMeasuredWhereItLacksGradients) {
+  for (const int64_t batch : {2, 3, 7, 16}) {
+    const int64_t peak = 100 + 10 * batch - kGradients / 2;
+    EXPECT_EQ(search(batch, peak, {{100, 10}}, kGradients / 2).chosen, peak >= 110 ? batch : 0);
+  }
 }
 
 class MicrobatchTest : public TinyRunTest {
