@@ -26,9 +26,11 @@ struct Search {
   std::vector<int64_t> measured;
 };
 
-// Peaks of the largest of lines, (constant, a sequence).
-Search search(int64_t batch, int64_t memory,
-              const std::vector<std::pair<int64_t, int64_t>>& lines) {
+constexpr int64_t kGradients = 90;
+
+// Peaks of the largest of lines, (constant, a sequence); the whole batch lacks some gradients.
+Search search(int64_t batch, int64_t memory, const std::vector<std::pair<int64_t, int64_t>>& lines,
+              int64_t lacks = 0) {
   Search result;
   const auto choice = largest_microbatch(batch, memory, [&](int64_t microbatch) {
     result.measured.push_back(microbatch);

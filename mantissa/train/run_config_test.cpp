@@ -139,8 +139,8 @@ TEST_F(RunConfigTest, TheMicrobatchMayBeAuto) {
   EXPECT_EQ(run.train.microbatch, kAutoMicrobatch);
   EXPECT_EQ(run.microbatch(), run.train.batch);
   EXPECT_EQ(run.memory_bytes(), 2'000'000'000);
-  EXPECT_THAT(to_toml(run), HasSubstr("microbatch = \"auto\""));
-  EXPECT_THAT(to_toml(run), HasSubstr("memory = \"2GB\""));
+  EXPECT_THAT(to_toml(run), HasSubstr("microbatch = 'auto'"));
+  EXPECT_THAT(to_toml(run), HasSubstr("memory = '2GB'"));
   for (const auto& [text, bytes] : std::map<std::string, int64_t>{
            {"1.5 GiB", 3 * (int64_t{1} << 29)}, {"12B", 12}, {"3kB", 3000}, {"0.5MiB", 524288}}) {
     RunConfig other = run;
