@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <limits>
 
 namespace mantissa::bench {
 namespace {
@@ -46,6 +47,7 @@ json available_figure(const Figure& figure, const RunOptions& options) {
   double left_s = options.seconds * figure.share;
   std::vector<std::vector<double>> ratios;
   size_t pairs = 0;
+  bool scatters = false;
   for (size_t i = 0; i < figure.cases.size(); ++i) {
     // What short cases leave over goes to those after them; making what is measured is not counted.
     const double budget_s = left_s / static_cast<double>(figure.cases.size() - i);
@@ -53,6 +55,7 @@ json available_figure(const Figure& figure, const RunOptions& options) {
     const Samples samples = of.measure({.budget_s = budget_s});
     left_s -= samples.spent_s;
     ratios.push_back(samples.ratios());
+    scatters = scatters || samples.scatters;
     pairs = i == 0 ? ratios[0].size() : std::min(pairs, ratios[i].size());
     result["cases"].push_back({{"name", of.name},
                                {"unit", of.unit == Unit::seconds ? "s" : "bytes"},
@@ -73,8 +76,9 @@ json available_figure(const Figure& figure, const RunOptions& options) {
       line["worst_case"] = worst_case(result["cases"]);
     }
     const Bar bar = row.bars.of(options.cpu);
-    put_bar(line, "bar", estimate, pairs, bar.least);
-    put_bar(line, "stretch", estimate, pairs, bar.stretch);
+    const size_t telling = scatters ? pairs : std::numeric_limits<size_t>::max();
+    put_bar(line, "bar", estimate, telling, bar.least);
+    put_bar(line, "stretch", estimate, telling, bar.stretch);
     result["rows"].push_back(line);
   }
   return result;

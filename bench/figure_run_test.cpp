@@ -61,12 +61,25 @@ TEST(RunFigure, SharesItsTimeAmongCasesAndPassesOnWhatIsLeft) {
 TEST(RunFigure, BytesAreCountedOnce) {
   const Figure figure{.name = "f",
                       .meaning = "",
-                      .cases = {counted("b", [] { return Bytes{.ours = 2, .peer = 8}; })}};
-  const json result = run_figure(figure, {});
+                      .cases = {counted("b", [] { return Bytes{.ours = 2, .peer = 8}; })},
+                      .rows = {{"", Summary::worst, {{3.9, 4.1}, {}}}}};
+  const json result = run_figure(figure, {.cpu = CpuClass::avx2});
   EXPECT_EQ(result["cases"][0]["unit"], "bytes");
   EXPECT_EQ(result["rows"][0]["low"], 4);
   EXPECT_EQ(result["rows"][0]["high"], 4);
   EXPECT_EQ(result["rows"][0]["pairs"], 1);
+  // Another count would give the same, so that one tells.
+  EXPECT_EQ(result["rows"][0]["bar"]["verdict"], "pass");
+  EXPECT_EQ(result["rows"][0]["stretch"]["verdict"], "falls short");
+}
+
+TEST(RunFigure, BytesThatScatterAreCountedSeveralTimes) {
+  double bytes = 8;
+  const Figure figure{.name = "f",
+                      .meaning = "",
+                      .cases = {counted(
+                          "b", [&] { return Bytes{.ours = 2, .peer = bytes++}; }, 5)}};
+  EXPECT_EQ(run_figure(figure, {})["rows"][0]["pairs"], 5);
 }
 
 TEST(RunFigure, AnUnavailableOneHasItsReason) {

@@ -25,7 +25,8 @@ struct Samples {
   std::vector<double> ours;
   std::vector<double> peer;
   double peer_factor = 1;
-  double spent_s = 0;  // on warm-up and samples
+  double spent_s = 0;    // on warm-up and samples
+  bool scatters = true;  // false: each measurement would give the same
 
   /// How many times ours is better, pair by pair: peer over ours.
   std::vector<double> ratios() const;

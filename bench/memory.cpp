@@ -87,7 +87,7 @@ Figure growth(Format format) {
   return {.name = "memory/growth/" + name,
           .meaning = "growth of the resident memory in our step in " + name +
                      ", since before the first tensor, against the peak of the live bytes",
-          .cases = {counted(name, count)},
+          .cases = {counted(name, count, 5)},
           .rows = {{"", Summary::worst, both({1 / 1.10, 1 / 1.07})}}};
 }
 

@@ -80,10 +80,16 @@ Case timed(std::string name, std::function<Contest()> make, double work, std::st
           work, std::move(work_unit)};
 }
 
-Case counted(std::string name, std::function<Bytes()> count) {
-  const auto sample = [count = std::move(count)](const Sampling&) {
-    const Bytes bytes = count();
-    return Samples{.ours = {bytes.ours}, .peer = {bytes.peer}};
+Case counted(std::string name, std::function<Bytes()> count, int times) {
+  const auto sample = [count = std::move(count), times](const Sampling&) {
+    Samples samples;
+    samples.scatters = times > 1;
+    for (int i = 0; i < times; ++i) {
+      const Bytes bytes = count();
+      samples.ours.push_back(bytes.ours);
+      samples.peer.push_back(bytes.peer);
+    }
+    return samples;
   };
   return {std::move(name), sample, 0, "", Unit::bytes};
 }

@@ -67,8 +67,8 @@ struct Bytes {
   double peer;
 };
 
-/// A case of bytes, which are counted once.
-Case counted(std::string name, std::function<Bytes()> count);
+/// A case of bytes, counted so often: once where each count is the same.
+Case counted(std::string name, std::function<Bytes()> count, int times = 1);
 
 /// Something measured against something.
 struct Figure {

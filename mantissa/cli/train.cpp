@@ -23,6 +23,7 @@ struct Options {
   std::optional<std::string> precision;
   std::optional<std::string> policy;
   std::optional<std::string> microbatch;
+  std::optional<std::string> memory;
   std::optional<std::string> recompute;
   std::vector<std::string> settings;
   bool json = false;
@@ -33,6 +34,7 @@ std::vector<train::Setting> all_settings(const Options& options) {
   return settings_of(options.settings, {{"precision.compute", options.precision},
                                         {"precision.policy", options.policy},
                                         {"train.microbatch", options.microbatch},
+                                        {"train.memory", options.memory},
                                         {"train.recompute", options.recompute}});
 }
 
@@ -59,7 +61,8 @@ void run_train(const Options& options, int& exit_code) {
   MANTISSA_CHECK(options.resume.empty() || (options.out.empty() && all_settings(options).empty()),
                  InvalidArgument,
                  "train: --resume takes the settings of its run folder; leave out --set, "
-                 "--precision, --policy, --microbatch, --recompute and --out, or start a new run");
+                 "--precision, --policy, --microbatch, --memory, --recompute and --out, or start a "
+                 "new run");
   train::RunConfig config;
   std::filesystem::path folder = options.resume;
   if (options.resume.empty()) {
@@ -116,7 +119,11 @@ void add_train(CLI::App& app, int& exit_code) {
                       "a name (mantissa policy list) or a policy file (.toml); short for --set "
                       "precision.policy=...");
   command->add_option("--microbatch", options->microbatch,
-                      "sequences a forward pass; short for --set train.microbatch=...");
+                      "sequences a forward pass, or auto: the most with which a step fits into "
+                      "--memory; short for --set train.microbatch=...");
+  command->add_option("--memory", options->memory,
+                      "bytes that tensors may take, such as 2GB, for --microbatch auto (default: "
+                      "what the system can give); short for --set train.memory=...");
   command->add_option("--recompute", options->recompute,
                       "none, elementwise, block or full: what backward computes again instead of "
                       "keeping it; short for --set train.recompute=...");

@@ -57,14 +57,19 @@ class Memory {
     }
     const std::lock_guard lock(mutex_);
     const int64_t total = ledger_.total() + size_bytes;
-    int64_t room = room_for_tensors();
+    int64_t room = room_for_tensors_locked();
     if (total > room && arena_ != nullptr && arena_->release_cached() > 0) {
-      room = room_for_tensors();
+      room = room_for_tensors_locked();
     }
     MANTISSA_CHECK(total <= room, Error, "memory: ", size_bytes, " bytes asked for, with ",
                    ledger_.total(), " bytes in tensors, and the system can give this process ",
                    room, " for tensors", kRemedy);
     unchecked_from_ = total + kCheckEveryBytes;
+  }
+
+  int64_t room() {
+    const std::lock_guard lock(mutex_);
+    return room_for_tensors_locked();
   }
 
   // A block for header and tensor, counted; null when the arena does not serve it.
@@ -142,7 +147,7 @@ class Memory {
   }
 
   // With what they have.
-  int64_t room_for_tensors() const {
+  int64_t room_for_tensors_locked() const {
     const auto process = process_memory();
     // Tensors that were not written to yet are not resident, so they may be more than what is.
     return process ? std::min(process->resident_bytes, ledger_.total()) + process->usable_bytes()
@@ -316,6 +321,11 @@ void install_counting_allocator() {
 }
 
 bool is_counting() { return installed; }
+
+int64_t room_for_tensors() {
+  require_counting();
+  return memory().room();
+}
 
 CategoryScope::CategoryScope(Category category)
     : outer_(std::exchange(current_category, category)) {}

@@ -47,6 +47,10 @@ MANTISSA_API std::string_view name_of(Category category);
 MANTISSA_API void install_counting_allocator();
 MANTISSA_API bool is_counting();
 
+/// The bytes that tensors may have in all, with those they have, before an allocation is refused;
+/// the largest number where the system does not tell.
+MANTISSA_API int64_t room_for_tensors();
+
 /// Where tensors get their memory.
 enum class Allocator {
   system,   // from LibTorch's allocator, as it was at the installation

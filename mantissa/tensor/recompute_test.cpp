@@ -234,7 +234,7 @@ TEST(Recompute, TheSecondCallEndsAtTheLastTensorThatIsNeeded) {
   const at::Tensor w = parameter({4, 4});
   const at::Tensor y = recompute(parameter({2, 4}), [&](const at::Tensor& in) {
     ++begun;
-    const at::Tensor out = at::mm(in.exp(), w);  // saves what it multiplies before it does
+    at::Tensor out = at::mm(in.exp(), w);  // saves what it multiplies before it does
     ++ended;
     return out;
   });

@@ -4,6 +4,7 @@
 
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/DeviceType.h>
+#include <c10/core/ScalarTypeToTypeMeta.h>
 
 #include "mantissa/tensor/scope.h"
 

@@ -1,6 +1,7 @@
 #include "mantissa/train/lint_run.h"
 
 #include "mantissa/train/assembly.h"
+#include "mantissa/train/microbatch.h"
 #include "mantissa/train/step.h"
 
 namespace mantissa::train {
@@ -11,9 +12,10 @@ constexpr int kMaxSteps = 24;
 
 }  // namespace
 
-monitor::LintReport lint_run(const RunConfig& config) {
-  use_allocator(config);
-  const RunData data = open_data(config);
+monitor::LintReport lint_run(const RunConfig& given) {
+  use_allocator(given);
+  const RunData data = open_data(given);
+  const RunConfig config = with_microbatch(given, data);
   RunConfig quiet = config;
   quiet.train.explain_skips = false;  // it traces the step, and lint does that
   Learner learner(quiet);

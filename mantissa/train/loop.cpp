@@ -7,6 +7,7 @@
 #include <numbers>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
@@ -23,6 +24,7 @@
 #include "mantissa/train/assembly.h"
 #include "mantissa/train/evaluate.h"
 #include "mantissa/train/machine.h"
+#include "mantissa/train/microbatch.h"
 #include "mantissa/train/progress.h"
 #include "mantissa/train/run_folder.h"
 
@@ -98,15 +100,15 @@ StartedRun read_run(const std::filesystem::path& folder) {
 /// One run in its folder: the order of its steps, validations and checkpoints.
 class Loop {
  public:
-  /// Reads the data and makes the model; touches no folder, so that a refused run leaves none.
-  Loop(const RunConfig& config, const LoopOptions& options)
+  /// Makes the model; touches no folder, so that a refused run leaves none.
+  Loop(const RunConfig& config, RunData data, const LoopOptions& options)
       : config_(config),
         options_(options),
-        data_(open_data(config)),
+        data_(std::move(data)),
         learner_(config),
         loader_(make_loader(config, data_)) {}
 
-  LoopOutcome run(RunFolder folder);
+  LoopOutcome run(RunFolder folder, const std::string& first_message = "");
 
  private:
   void seed_generator();
@@ -424,12 +426,15 @@ LoopOutcome Loop::conclude(Ending ending) {
   return outcome;
 }
 
-LoopOutcome Loop::run(RunFolder folder) {
+LoopOutcome Loop::run(RunFolder folder, const std::string& first_message) {
   folder_.emplace(std::move(folder));
   if (config_.train.threads > 0) {
     at::set_num_threads(static_cast<int>(config_.train.threads));
   }
   restore();
+  if (!first_message.empty()) {
+    emit(record::Message{progress_.step, record::Level::info, first_message});
+  }
   for (;;) {
     if (validation_is_due() && !is_stopped()) {
       validate();
@@ -455,14 +460,17 @@ LoopOutcome Loop::run(RunFolder folder) {
 
 }  // namespace
 
-LoopOutcome start_run(const RunConfig& config, const std::filesystem::path& folder,
+LoopOutcome start_run(const RunConfig& given, const std::filesystem::path& folder,
                       const LoopOptions& options) {
   RunFolder::require_free(folder);
-  use_allocator(config);
-  Loop loop(config, options);
+  use_allocator(given);
+  RunData data = open_data(given);
+  std::string about_microbatch;
+  const RunConfig config = with_microbatch(given, data, &about_microbatch);
+  Loop loop(config, std::move(data), options);
   RunFolder run_folder = RunFolder::create(folder);
   replace_file(run_folder.config(), to_toml(config));
-  return loop.run(std::move(run_folder));
+  return loop.run(std::move(run_folder), about_microbatch);
 }
 
 LoopOutcome resume_run(const std::filesystem::path& folder, const LoopOptions& options) {
@@ -477,7 +485,7 @@ LoopOutcome resume_run(const std::filesystem::path& folder, const LoopOptions& o
                  ": the record tells of checkpoints, but there are none; put them back, or start "
                  "a new run with --out");
   use_allocator(config);
-  return Loop(config, options).run(std::move(run_folder));
+  return Loop(config, open_data(config), options).run(std::move(run_folder));
 }
 
 RunConfig load_run(const std::filesystem::path& folder) {

@@ -31,10 +31,10 @@ struct LoopOutcome {
 };
 
 /// Trains as `config` says, in a new folder that then holds all of the run (run_folder.h), with
-/// tensors in the memory that it says (use_allocator in assembly.h).
-/// Throws InvalidArgument when the folder holds a run already, IoError when the disk says no, and
-/// Error when the loss of the first step is not finite or train.max_skips steps in a row were
-/// skipped; the last checkpoint stays.
+/// tensors in the memory that it says (use_allocator in assembly.h). A train.microbatch of "auto"
+/// is decided first (microbatch.h): the run has the number. Throws InvalidArgument when the folder
+/// holds a run already, IoError when the disk says no, and Error when the loss of the first step is
+/// not finite or train.max_skips steps in a row were skipped; the last checkpoint stays.
 MANTISSA_API LoopOutcome start_run(const RunConfig& config, const std::filesystem::path& folder,
                                    const LoopOptions& options = {});
 

@@ -9,6 +9,8 @@
 #include <limits>
 #include <map>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
@@ -101,7 +103,13 @@ void assign(const Key& key, const toml::node& node, RunConfig& config, const std
                    type);
   };
   std::visit(Overloaded{[&](int64_t* target) {
-                          expect(node.is_integer(), "an integer");
+                          const auto* word = node.as_string();
+                          if (can_be_auto(key) && word != nullptr && word->get() == kAuto) {
+                            *target = kAutoMicrobatch;
+                            return;
+                          }
+                          expect(node.is_integer(),
+                                 can_be_auto(key) ? "an integer or \"auto\"" : "an integer");
                           *target = node.as_integer()->get();
                           check_range(key, static_cast<double>(*target), where, shown);
                         },
@@ -188,7 +196,32 @@ toml::table parse_value(const Setting& setting) {
   }
 }
 
+// Nothing where it is none: a number, and a unit of 1000s or 1024s.
+std::optional<int64_t> parse_bytes(const std::string& text) {
+  constexpr std::array<std::pair<std::string_view, double>, 8> kUnits = {{{"B", 1},
+                                                                          {"kB", 1e3},
+                                                                          {"MB", 1e6},
+                                                                          {"GB", 1e9},
+                                                                          {"KiB", 0x1p10},
+                                                                          {"MiB", 0x1p20},
+                                                                          {"GiB", 0x1p30},
+                                                                          {"TB", 1e12}}};
+  double number = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), number).ptr;
+  std::string_view unit(end, text.data() + text.size() - end);
+  unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
+  for (const auto& [name, factor] : kUnits) {
+    if (unit == name && number * factor >= 1 && number * factor < 0x1p62) {
+      return static_cast<int64_t>(number * factor);
+    }
+  }
+  return std::nullopt;
+}
+
 void check_together(const RunConfig& c, const std::string& where) {
+  MANTISSA_CHECK(c.train.memory.empty() || parse_bytes(c.train.memory), InvalidArgument, where,
+                 ": train.memory is \"", c.train.memory,
+                 "\"; valid: a number and B, kB, MB, GB, TB, KiB, MiB or GiB, such as 2GB");
   MANTISSA_CHECK(!c.data.fasta.empty(), InvalidArgument, where,
                  ": data.fasta is missing; name the genome to train on");
   MANTISSA_CHECK(c.train.batch % c.microbatch() == 0, InvalidArgument, where, ": train.batch ",
@@ -373,9 +406,12 @@ std::string quoted(const std::string& text) {
   return out.str();
 }
 
-std::string value_text(const Field& field) {
+std::string value_text(const Key& key, RunConfig& config) {
   return std::visit(
-      Overloaded{[](const int64_t* value) { return std::to_string(*value); },
+      Overloaded{[&](const int64_t* value) {
+                   return can_be_auto(key) && *value == kAutoMicrobatch ? quoted(kAuto)
+                                                                        : std::to_string(*value);
+                 },
                  [](const double* value) {
                    const std::string text = number_text(*value);
                    // TOML tells numbers with a point from integers.
@@ -390,7 +426,7 @@ std::string value_text(const Field& field) {
                    }
                    return text + "]";
                  }},
-      field);
+      key.field(config));
 }
 
 }  // namespace
@@ -401,6 +437,8 @@ std::string RunConfig::scale_kind() const {
   }
   return precision.compute == "fp16" ? "dynamic" : "none";
 }
+
+std::optional<int64_t> RunConfig::memory_bytes() const { return parse_bytes(train.memory); }
 
 Setting parse_setting(const std::string& text) {
   const size_t equals = text.find('=');
@@ -431,7 +469,7 @@ std::string to_toml(const RunConfig& config) {
       section = key.name.substr(0, dot);
       text += (text.empty() ? "[" : "\n[") + section + "]\n";
     }
-    text += key.name.substr(dot + 1) + " = " + value_text(key.field(copy)) + "\n";
+    text += key.name.substr(dot + 1) + " = " + value_text(key, copy) + "\n";
   }
   return text;
 }
@@ -440,7 +478,7 @@ std::string describe_keys() {
   RunConfig defaults;
   std::ostringstream out;
   for (const Key& key : run_config_keys()) {
-    out << key.name << " = " << value_text(key.field(defaults)) << "\n    " << key.meaning;
+    out << key.name << " = " << value_text(key, defaults) << "\n    " << key.meaning;
     if (!key.choices.empty()) {
       out << " (";
       for (const std::string& choice : key.choices) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,11 +32,15 @@ struct ModelConfig {
   double dropout = 0;
 };
 
+/// train.microbatch = "auto": decided when the run begins (microbatch.h).
+inline constexpr int64_t kAutoMicrobatch = -1;
+
 struct TrainConfig {
   int64_t steps = 1000;
   int64_t seed = 1;
   int64_t batch = 32;
   int64_t microbatch = 0;
+  std::string memory;
   int64_t eval_every = 100;
   int64_t eval_windows = 0;
   int64_t checkpoint_every = 0;
@@ -99,8 +104,11 @@ struct RunConfig {
   /// The scale kind with `auto` decided: dynamic for fp16, none for the others.
   MANTISSA_API std::string scale_kind() const;
 
-  /// Sequences of one forward pass: train.microbatch, or train.batch when that is 0.
-  int64_t microbatch() const { return train.microbatch == 0 ? train.batch : train.microbatch; }
+  /// Sequences of one forward pass: train.microbatch, or train.batch when that is 0 or not decided.
+  int64_t microbatch() const { return train.microbatch > 0 ? train.microbatch : train.batch; }
+
+  /// train.memory; nothing where it is empty.
+  MANTISSA_API std::optional<int64_t> memory_bytes() const;
 };
 
 /// One `key=value` of the command line; the value is TOML, or a bare word for a text.

@@ -12,6 +12,7 @@ bool has_moments(const RunConfig& c) { return !is_sgd(c) || c.optim.momentum != 
 bool has_ema(const RunConfig& c) { return c.optim.ema != 0; }
 bool is_cosine(const RunConfig& c) { return c.optim.schedule == "cosine"; }
 bool has_warmup(const RunConfig& c) { return c.optim.schedule != "constant"; }
+bool is_auto(const RunConfig& c) { return c.train.microbatch == kAutoMicrobatch; }
 bool is_scaled(const RunConfig& c) { return c.scale_kind() != "none"; }
 bool is_dynamic(const RunConfig& c) { return c.scale_kind() == "dynamic"; }
 bool has_events(const RunConfig& c) {
@@ -81,11 +82,22 @@ std::vector<Key> make_keys() {
        0},
       {"train.batch", "sequences a step", FIELD(train, batch), {}, 1, 1 << 24},
       {"train.microbatch",
-       "sequences a forward pass, gradients accumulate in FP32; 0: train.batch",
+       "sequences a forward pass, gradients accumulate in FP32; 0: train.batch; \"auto\": the most "
+       "with which a step fits into train.memory, measured when the run begins",
        FIELD(train, microbatch),
        {},
        0,
        1 << 24},
+      {"train.memory",
+       "bytes that tensors may take, such as \"2GB\" or \"512MiB\"; empty: what the system can "
+       "give. "
+       "Libraries and data made ahead come besides",
+       FIELD(train, memory),
+       {},
+       -kUnbounded,
+       kUnbounded,
+       is_auto,
+       "train.microbatch is \"auto\""},
       {"train.eval_every",
        "steps between validations, and between checkpoints unless train.checkpoint_every says",
        FIELD(train, eval_every),

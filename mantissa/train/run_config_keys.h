@@ -28,6 +28,10 @@ struct Key {
   const char* effect = nullptr;                    // when it has: "optim.kind is \"sgd\""
 };
 
+/// Besides numbers, train.microbatch is this word: kAutoMicrobatch.
+inline constexpr const char* kAuto = "auto";
+inline bool can_be_auto(const Key& key) { return key.name == "train.microbatch"; }
+
 /// In the order of the file.
 MANTISSA_API const std::vector<Key>& run_config_keys();
 

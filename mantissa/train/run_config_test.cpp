@@ -1,5 +1,8 @@
 #include "mantissa/train/run_config.h"
 
+#include <map>
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -129,6 +132,44 @@ TEST_F(RunConfigTest, WrongTypesAndRangesSayWhatIsValid) {
   EXPECT_THAT(message_of("optim.beta1", "1"), HasSubstr("valid: at least 0 and less than 1"));
   EXPECT_THAT(message_of("model.width", "10"), HasSubstr("must be a multiple of twice the heads"));
   EXPECT_THAT(message_of("optim.warmup", "1000"), HasSubstr("is not below train.steps 1000"));
+}
+
+TEST_F(RunConfigTest, TheMicrobatchMayBeAuto) {
+  const RunConfig run = load(kMinimal, {{"train.microbatch", "auto"}, {"train.memory", "2GB"}});
+  EXPECT_EQ(run.train.microbatch, kAutoMicrobatch);
+  EXPECT_EQ(run.microbatch(), run.train.batch);
+  EXPECT_EQ(run.memory_bytes(), 2'000'000'000);
+  EXPECT_THAT(to_toml(run), HasSubstr("microbatch = 'auto'"));
+  EXPECT_THAT(to_toml(run), HasSubstr("memory = '2GB'"));
+  for (const auto& [text, bytes] : std::map<std::string, int64_t>{
+           {"1.5 GiB", 3 * (int64_t{1} << 29)}, {"12B", 12}, {"3kB", 3000}, {"0.5MiB", 524288}}) {
+    RunConfig other = run;
+    other.train.memory = text;
+    EXPECT_EQ(other.memory_bytes(), bytes) << text;
+  }
+  const auto message_of = [&](const char* key, const char* value) -> std::string {
+    try {
+      load(kMinimal, {{key, value}});
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "nothing thrown";
+  };
+  EXPECT_THAT(message_of("train.microbatch", "automatic"),
+              HasSubstr("expected an integer or \"auto\""));
+  EXPECT_THAT(message_of("train.microbatch", "-1"), HasSubstr("valid: at least 0"));
+  EXPECT_THAT(message_of("train.memory", "2GB"),
+              HasSubstr("train.memory has no effect here; remove it, it counts when "
+                        "train.microbatch is \"auto\""));
+  for (const char* text : {"2", "2 gigabytes", "GB", "-1GB", "0B", "1e30GB", "nanGB"}) {
+    EXPECT_THAT(
+        [&] {
+          load(kMinimal,
+               {{"train.microbatch", "auto"}, {"train.memory", "\"" + std::string(text) + "\""}});
+        },
+        ThrowsMessage<InvalidArgument>(HasSubstr("valid: a number and B, kB, MB")))
+        << text;
+  }
 }
 
 TEST_F(RunConfigTest, ASettingWithoutEffectIsAnError) {

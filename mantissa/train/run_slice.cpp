@@ -40,7 +40,12 @@ SliceOutcome run_slice(const RunConfig& config, const std::filesystem::path& fol
     slice.outcome = start_run(config, folder, inner);
     return slice;
   }
-  MANTISSA_CHECK(to_toml(load_run(folder)) == to_toml(config), InvalidArgument, folder.string(),
+  const RunConfig there = load_run(folder);
+  RunConfig expected = config;
+  if (config.train.microbatch == kAutoMicrobatch) {
+    expected.train.microbatch = there.train.microbatch;
+  }
+  MANTISSA_CHECK(to_toml(there) == to_toml(expected), InvalidArgument, folder.string(),
                  ": holds a run with other settings; choose another --out");
   slice.outcome = resume_run(folder, inner);
   return slice;

@@ -537,6 +537,42 @@ class CliTest(unittest.TestCase):
         self.assertEqual((result.returncode, result.stderr.count("\n")), (1, 1), result.stderr)
         self.assertIn(remedy, result.stderr)
 
+    def test_the_microbatch_is_found_and_kept(self):
+        result = self.mantissa("train", self.run_file, "--microbatch", "auto", "--memory", "1GB", "--out", "a", "--json")
+        self.assertRegex(result.stderr, r"train.microbatch auto is 4 of the 4 sequences of a step, which takes \d+ "
+                                        r"bytes of tensors; train.memory gives 1000000000")
+        whole = json.loads(result.stdout.splitlines()[-1])
+        last = self.fails(1, "train.microbatch auto: a step of one sequence a pass takes", "train", self.run_file,
+                          "--microbatch", "auto", "--memory", "1kB", "--out", "b")
+        needed = last.split(" takes ")[1].split()[0]
+        result = self.mantissa("train", self.run_file, "--microbatch", "auto", "--memory", needed + "B", "--out", "b")
+        self.assertIn("train.microbatch auto is 1 of the 4 sequences", result.stderr)
+        self.assertIn("microbatch = 1\n", (self.folder / "b/run.toml").read_text())
+        self.assertNotIn("memory =", (self.folder / "b/run.toml").read_text())
+        given = json.loads(self.mantissa("train", self.run_file, "--microbatch", "4", "--out", "c", "--json").stdout)
+        self.assertEqual((given["loss"], given["bits_per_base"]), (whole["loss"], whole["bits_per_base"]))
+        resumed = json.loads(self.mantissa("train", "--resume", "a", "--json").stdout)
+        self.assertEqual(resumed["loss"], whole["loss"])
+        self.fails(2, "train.memory has no effect", "train", self.run_file, "--memory", "1GB", "--out", "d")
+        self.fails(2, "valid: a number and B, kB", "train", self.run_file, "--microbatch", "auto", "--memory", "much",
+                   "--out", "d")
+        arguments = ("compare", self.run_file, "--precisions", "fp32", "--out", "cmp", "--set", "train.microbatch=auto")
+        self.assertEqual(self.mantissa(*arguments).stdout, self.mantissa(*arguments).stdout)
+        self.mantissa("lint", self.run_file, "--set", "train.microbatch=auto")
+
+    def test_recomputation_changes_no_result_and_takes_less(self):
+        runs = {}
+        for level in ("none", "elementwise", "block", "full"):
+            result = self.mantissa("train", self.run_file, "--recompute", level, "--precision", "bf16", "--out", level,
+                                   "--set", "model.layers=4", "--json")
+            runs[level] = json.loads(result.stdout.splitlines()[-1])
+            self.assertEqual(runs[level]["bits_per_base"], runs["none"]["bits_per_base"])
+        for more, less in (("none", "elementwise"), ("elementwise", "block")):
+            self.assertGreater(sum(runs[more]["peak_bytes"].values()), sum(runs[less]["peak_bytes"].values()))
+        self.fails(2, "train.recompute is", "train", self.run_file, "--recompute", "some", "--out", "d")
+        lint = self.mantissa("lint", self.run_file, "--precision", "fp16", "--set", "train.recompute=block")
+        self.assertIn("0 hazards, 0 notes", lint.stdout)
+
     def test_a_pipe_as_genome_is_refused(self):
         os.mkfifo(self.folder / "pipe.fa")
         self.fails(1, "is a pipe or a device", "train", self.run_file, "--set", "data.fasta=pipe.fa", "--out", "a")
