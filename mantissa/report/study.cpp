@@ -104,6 +104,9 @@ class RunAnalysis {
           change.step = step->step;
           change.scale = step->scale;
         }
+        if (step->skipped) {
+          is_skipped_.insert(step->step);
+        }
         if (!result.failure.empty()) {
           result.summary.scale = step->scale;
           result.summary.skipped_steps += step->skipped ? 1 : 0;
@@ -136,20 +139,22 @@ class RunAnalysis {
       const std::vector<double> timed = timed_steps(slice, times_);
       medians.push_back(median_or_unknown(timed));
       all.insert(all.end(), timed.begin(), timed.end());
-      for (int64_t step = slice.first_step + warmup_steps(slice); step <= slice.last_step; ++step) {
-        is_timed_.insert(step);
-      }
     }
     result.timed_steps = static_cast<int64_t>(all.size());
     typical_s_ = median_or_unknown(all);
   }
 
-  // Without slices, by the record alone: the run was trained by itself.
+  // Of a run without slices, which was trained by itself, the median of all.
   double time_until(int64_t last_step) const {
+    std::vector<double> all;
+    for (const auto& [step, seconds] : times_) {
+      all.push_back(seconds);
+    }
+    const double typical_s = std::isnan(typical_s_) ? median_or_unknown(all) : typical_s_;
     double sum = 0;
     for (const auto& [step, seconds] : times_) {
       if (step <= last_step) {
-        sum += std::isnan(typical_s_) || is_timed_.contains(step) ? seconds : typical_s_;
+        sum += is_skipped_.contains(step) ? seconds : typical_s;
       }
     }
     return times_.empty() ? kNotKnown : sum;
@@ -166,7 +171,7 @@ class RunAnalysis {
   }
 
   StepTimes times_;
-  std::set<int64_t> is_timed_;
+  std::set<int64_t> is_skipped_;
   double typical_s_ = kNotKnown;
 };
 
