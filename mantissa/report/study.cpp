@@ -12,6 +12,7 @@ namespace mantissa::report {
 namespace {
 
 constexpr double kSecondsPerHour = 3600;
+constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr size_t kLeastForInterval = 6;
 constexpr uint64_t kBootstrapSeed = 1;
 
@@ -257,12 +258,15 @@ ArmResult arm_alone(const std::string& name, const std::map<int64_t, RunAnalysis
   arm.energy_j = over_runs(
       [](const RunResult& run) { return run.failure.empty() ? run.energy_j : kNotKnown; });
   if (!std::isnan(options.target)) {
-    constexpr double kNever = std::numeric_limits<double>::infinity();
     arm.target_step = over_runs([](const RunResult& run) {
       return run.target_step >= 0 ? static_cast<double>(run.target_step) : kNever;
     });
-    arm.target_s = over_runs(
-        [](const RunResult& run) { return run.target_step >= 0 ? run.target_s : kNever; });
+    arm.target_s = over_runs([](const RunResult& run) {
+      if (run.target_step < 0) {
+        return kNever;
+      }
+      return run.target_s;
+    });
   }
   arm.target_cost = arm.target_s * options.price_per_hour / kSecondsPerHour;
   arm.cost = arm.training_s * options.price_per_hour / kSecondsPerHour;
