@@ -38,10 +38,10 @@ struct Equivalence {
 /// equivalent when both reject, that is, when the 90 % interval of the mean lies within it; else
 /// different when the two-sided paired t-test at 5 % rejects 0; else inconclusive. `detectable` is
 /// (t[0.975] + t[0.8]) deviation / sqrt(n) with n - 1 degrees of freedom, the usual approximation
-/// of the noncentral distribution (Zar, Biostatistical Analysis, one-sample t-test).
-/// Differences without scatter are taken for what they are: the interval is a point.
-/// Throws InvalidArgument for fewer than two differences, one that is not finite, and a margin that
-/// is not above 0.
+/// of the noncentral distribution (Zar, Biostatistical Analysis, one-sample t-test), good to a
+/// hundredth from five pairs on; of two pairs the power is 0.73. Differences without scatter are
+/// taken for what they are: the interval is a point. Throws InvalidArgument for fewer than two
+/// differences, one that is not finite, and a margin that is not above 0.
 MANTISSA_API Equivalence paired_equivalence(const std::vector<double>& differences, double margin);
 
 }  // namespace mantissa

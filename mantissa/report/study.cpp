@@ -12,6 +12,7 @@ namespace mantissa::report {
 namespace {
 
 constexpr double kSecondsPerHour = 3600;
+constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr size_t kLeastForInterval = 6;
 constexpr uint64_t kBootstrapSeed = 1;
 
@@ -104,6 +105,9 @@ class RunAnalysis {
           change.step = step->step;
           change.scale = step->scale;
         }
+        if (step->skipped) {
+          is_skipped_.insert(step->step);
+        }
         if (!result.failure.empty()) {
           result.summary.scale = step->scale;
           result.summary.skipped_steps += step->skipped ? 1 : 0;
@@ -136,20 +140,22 @@ class RunAnalysis {
       const std::vector<double> timed = timed_steps(slice, times_);
       medians.push_back(median_or_unknown(timed));
       all.insert(all.end(), timed.begin(), timed.end());
-      for (int64_t step = slice.first_step + warmup_steps(slice); step <= slice.last_step; ++step) {
-        is_timed_.insert(step);
-      }
     }
     result.timed_steps = static_cast<int64_t>(all.size());
     typical_s_ = median_or_unknown(all);
   }
 
-  // Without slices, by the record alone: the run was trained by itself.
+  // Of a run without slices, which was trained by itself, the median of all.
   double time_until(int64_t last_step) const {
+    std::vector<double> all;
+    for (const auto& [step, seconds] : times_) {
+      all.push_back(seconds);
+    }
+    const double typical_s = std::isnan(typical_s_) ? median_or_unknown(all) : typical_s_;
     double sum = 0;
     for (const auto& [step, seconds] : times_) {
       if (step <= last_step) {
-        sum += std::isnan(typical_s_) || is_timed_.contains(step) ? seconds : typical_s_;
+        sum += is_skipped_.contains(step) ? seconds : typical_s;
       }
     }
     return times_.empty() ? kNotKnown : sum;
@@ -166,7 +172,7 @@ class RunAnalysis {
   }
 
   StepTimes times_;
-  std::set<int64_t> is_timed_;
+  std::set<int64_t> is_skipped_;
   double typical_s_ = kNotKnown;
 };
 
@@ -252,12 +258,15 @@ ArmResult arm_alone(const std::string& name, const std::map<int64_t, RunAnalysis
   arm.energy_j = over_runs(
       [](const RunResult& run) { return run.failure.empty() ? run.energy_j : kNotKnown; });
   if (!std::isnan(options.target)) {
-    constexpr double kNever = std::numeric_limits<double>::infinity();
     arm.target_step = over_runs([](const RunResult& run) {
       return run.target_step >= 0 ? static_cast<double>(run.target_step) : kNever;
     });
-    arm.target_s = over_runs(
-        [](const RunResult& run) { return run.target_step >= 0 ? run.target_s : kNever; });
+    arm.target_s = over_runs([](const RunResult& run) {
+      if (run.target_step < 0) {
+        return kNever;
+      }
+      return run.target_s;
+    });
   }
   arm.target_cost = arm.target_s * options.price_per_hour / kSecondsPerHour;
   arm.cost = arm.training_s * options.price_per_hour / kSecondsPerHour;

@@ -39,8 +39,9 @@ struct StudyOptions {
 /// What a run came to, out of its record and its slices.
 ///
 /// Timed are the steps of slices but their warm-up: the first five of a slice, at most half of it.
-/// The time of a number of steps is the sum of their times, a step that is not timed counted with
-/// the median of those that are. Validations and checkpoints are not in it.
+/// The training time of a number of steps counts each with the median of those of its run that are
+/// timed, so that what else the machine did in some of them favours no run, and a skipped step with
+/// its own time. Validations and checkpoints are not in it.
 struct RunResult {
   std::string arm;
   int64_t seed = 0;

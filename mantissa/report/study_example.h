@@ -41,7 +41,8 @@ class StudyExample {
       event.step_time_s = step_s * (is_warmup(step) ? 3 : 1) * drift(round_of(step));
       run.entries.push_back({0, event});
       if (step % kSliceSteps == 0) {
-        const double above = 0.1 * static_cast<double>(kSteps / kSliceSteps - step / kSliceSteps);
+        const int64_t rounds_left = (kSteps - step) / kSliceSteps;
+        const double above = 0.1 * static_cast<double>(rounds_left);
         run.entries.push_back({0, record::Evaluation{step, bits + above, 0}});
       }
     }

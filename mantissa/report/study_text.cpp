@@ -26,8 +26,15 @@ std::string short_text(double value) {
   return buffer.data();
 }
 
+// Two digits that count, however small.
+std::string difference_text(double value) {
+  std::array<char, 32> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), "%.2g", value);
+  return buffer.data();
+}
+
 std::string signed_bits(double value) {
-  return (std::signbit(value) ? "" : "+") + decimal_text(value, kBitsDigits);
+  return (std::signbit(value) ? "" : "+") + difference_text(value);
 }
 
 std::string p_text(double p) {
@@ -166,7 +173,7 @@ std::string equivalence_text(const Equivalence& test) {
                     p_text(test.p_different), " of no difference)");
     case EquivalenceVerdict::inconclusive:
       return concat("inconclusive: ", text, "; these seeds would show equivalence within ",
-                    bits(test.provable_margin), ", more seeds within less");
+                    difference_text(test.provable_margin), ", more seeds within less");
   }
   MANTISSA_ASSERT(false);
 }
@@ -299,7 +306,7 @@ std::string quality_line(const Study& study, const ArmResult& arm) {
                   "; what another seed would change is not known, --seeds 5 tests it");
   }
   return equivalence_text(*arm.quality) +
-         concat("; a difference of ", bits(arm.quality->detectable),
+         concat("; a difference of ", difference_text(arm.quality->detectable),
                 " would be found in 4 of 5 comparisons with as many seeds");
 }
 
@@ -328,7 +335,7 @@ std::string memory_line(const Study& study, const ArmResult& arm) {
       std::max_element(arm.peak_holders.begin(), arm.peak_holders.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most != arm.peak_holders.end()) {
-    line += concat("; most of it in ", most->first, ", ", bytes_text(most->second));
+    line += concat("; its largest part: ", most->first, ", ", bytes_text(most->second));
   }
   return line;
 }
@@ -374,7 +381,8 @@ std::string verdict_text(const Study& study) {
       std::any_of(study.arms.begin(), study.arms.end(),
                   [](const ArmResult& arm) { return !std::isnan(arm.energy_j); });
   if (!is_measured) {
-    text += concat("energy: not measured (", study.options.energy_problem,
+    const std::string& problem = study.options.energy_problem;
+    text += concat("energy: not measured (", problem.empty() ? "not in these turns" : problem,
                    "); --watts tells the power of the machine\n");
   } else if (!std::isnan(study.options.watts)) {
     text +=
@@ -384,7 +392,9 @@ std::string verdict_text(const Study& study) {
         "energy: of the processor packages, with validations, checkpoints and all else that "
         "ran; memory is not in it\n";
   }
-  text += "time: of the steps; validations and checkpoints are not in it\n";
+  text +=
+      "training time: of the steps, each with the median of its run; validations and checkpoints "
+      "are not in it\n";
   return text;
 }
 

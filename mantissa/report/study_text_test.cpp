@@ -20,8 +20,8 @@ TEST(StudyText, TheTableHasAColumnAnArmAndARowAFigure) {
                          "steps                                   40                  40\n"
                          "step time, median                  13.8 ms             11.0 ms\n"
                          "  95 % interval         10.0 ms to 17.5 ms  8.00 ms to 14.0 ms\n"));
-  // 0.394 s at 2.5 an hour, and at 360.
-  EXPECT_THAT(table, HasSubstr("to the target, cost               0.000273"));
+  // 30 steps of 13.75 ms at 2.5 an hour, and at 360.
+  EXPECT_THAT(table, HasSubstr("to the target, cost               0.000286"));
   EXPECT_THAT(study_table(two_arms(2).analysed({.price_per_hour = 36000})),
               HasSubstr("cost of a run                         5.50"));
   for (const char* row : {"tokens/s", "peak tensor bytes", "  activations", "bytes a parameter",
@@ -52,13 +52,13 @@ TEST(StudyText, TheVerdictGivesItsReasons) {
   const std::string text =
       verdict_text(two_arms(5).analysed({.target = 2.1, .price_per_hour = 360, .watts = 60}));
   EXPECT_THAT(text, StartsWith("bf16 beside fp32: as good, 1.25 times as fast, 0.62 of the peak "
-                               "memory\n  quality: equivalent: +0.0005 bits/base over 5 seeds"));
-  EXPECT_THAT(text, HasSubstr("margin 0.01 (p < 0.0001); a difference of 0.0003 would be found in "
-                              "4 of 5 comparisons with as many seeds\n"));
+                               "memory\n  quality: equivalent: +0.00054 bits/base over 5 seeds"));
+  EXPECT_THAT(text, HasSubstr("margin 0.01 (p < 0.0001); a difference of 0.00028 would be found "
+                              "in 4 of 5 comparisons with as many seeds\n"));
   EXPECT_THAT(text, HasSubstr("  speed: faster: 1.25 times as fast (95 % interval 1.25 to 1.25, 20 "
                               "pairs of slices)\n"));
-  EXPECT_THAT(text, HasSubstr("  memory: peak 6.50 kB, 0.62 of that of fp32 (10.5 kB); most of it "
-                              "in activations blocks.0, 4.50 kB\n"));
+  EXPECT_THAT(text, HasSubstr("  memory: peak 6.50 kB, 0.62 of that of fp32 (10.5 kB); its largest "
+                              "part: activations blocks.0, 4.50 kB\n"));
   EXPECT_THAT(text, HasSubstr("  target 2.1: reached after "));
   EXPECT_THAT(text, HasSubstr("step 30 (5 of 5 runs); fp32 reached after"));
   EXPECT_THAT(text, HasSubstr("  cost: a run 0.04"));
@@ -86,9 +86,9 @@ TEST(StudyText, SaysSlowerWorseAndInconclusive) {
   EXPECT_THAT(verdict_text(slower.analysed()),
               HasSubstr("slower: 0.50 times as fast (95 % interval 0.50 to 0.50"));
   EXPECT_THAT(verdict_text(slower.analysed()),
-              HasSubstr("quality: inconclusive: +0.0450 bits/base over 2 seeds, 90 % interval "
-                        "-0.0497 to +0.1397, margin 0.01; these seeds would show equivalence "
-                        "within 0.1397, more seeds within less"));
+              HasSubstr("quality: inconclusive: +0.045 bits/base over 2 seeds, 90 % interval "
+                        "-0.05 to +0.14, margin 0.01; these seeds would show equivalence "
+                        "within 0.14, more seeds within less"));
   EXPECT_THAT(verdict_text(two_arms(5, 0.05).analysed()), HasSubstr("bf16 beside fp32: worse, "));
   EXPECT_THAT(verdict_text(two_arms(5, 0.05).analysed()),
               HasSubstr("quality: different: worse, +0.05"));
