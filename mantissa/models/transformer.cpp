@@ -9,7 +9,6 @@
 #include <utility>
 
 #include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/dropout.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
@@ -40,8 +39,7 @@ constexpr double kNormEpsilon = 1e-5;
 constexpr uint64_t kInitStream = 0x696e6974;  // one stream per parameter from here on
 
 at::Tensor drop(const TransformerOptions& options, const at::Tensor& x) {
-  return options.fused ? ops::dropout(x, options.dropout)
-                       : at::dropout(x, options.dropout, /*train=*/true);
+  return ops::dropout(x, options.dropout);
 }
 
 at::Tensor normal_parameter(std::initializer_list<int64_t> shape, double deviation, uint64_t seed,

@@ -39,8 +39,8 @@ struct TransformerOptions {
   double rope_base = 1e4;  // of the rotary frequencies
   double dropout = 0;      // of the embedding and of what each block adds twice; below 1
   Attention attention = Attention::causal;
-  // The embedding, dropout, the norms, the MLP's activation, the rotary attention and the loss by
-  // our operations (ops/embedding.h, dropout.h, norm.h, activation.h, rotary.h,
+  // The embedding, the norms, the MLP's activation, the rotary attention and the loss by
+  // our operations (ops/embedding.h, norm.h, activation.h, rotary.h,
   // linear_cross_entropy.h) or, without it, by LibTorch's: slower, with more memory, and what
   // at::autocast knows.
   bool fused = true;

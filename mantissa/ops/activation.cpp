@@ -167,6 +167,8 @@ void check(const char* name, const Tensor& x, const OptionalTensor& up, const Te
                  name, ": bias has shape ", bias->sizes(), "; pass the ", weight.size(0),
                  " outputs of the weight");
   for (const Tensor& other : {up.value_or(x), weight, bias.value_or(x)}) {
+    MANTISSA_CHECK(other.device() == x.device(), InvalidArgument, name, ": arguments are on ",
+                   x.device(), " and ", other.device(), "; pass one device");
     MANTISSA_CHECK(other.scalar_type() == x.scalar_type(), InvalidArgument, name,
                    ": arguments are ", x.scalar_type(), " and ", other.scalar_type(),
                    "; pass one dtype");
@@ -176,12 +178,13 @@ void check(const char* name, const Tensor& x, const OptionalTensor& up, const Te
 // Arguments (x, or gate, and up, weight, bias).
 template <typename Activation>
 struct ActivationLinear : torch::autograd::Function<ActivationLinear<Activation>> {
+  // `saves`: what is kept below is not dropped again, as where nothing needs a gradient.
   static Tensor forward(AutogradContext* context, const Tensor& x, const OptionalTensor& up,
-                        const Tensor& weight, const OptionalTensor& bias) {
+                        const Tensor& weight, const OptionalTensor& bias, bool saves) {
     const at::AutoDispatchBelowADInplaceOrView below;
     variable_list kept = {x.contiguous(), up ? up->contiguous() : Tensor(), weight};
     Tensor out;
-    if (tensor::recomputation_ends_within(up ? 3 : 2)) {
+    if (saves && tensor::recomputation_ends_within(up ? 3 : 2)) {
       std::vector<int64_t> shape = x.sizes().vec();
       shape.back() = weight.size(0);
       out = at::empty(shape, x.options());
@@ -208,6 +211,7 @@ struct ActivationLinear : torch::autograd::Function<ActivationLinear<Activation>
     results.push_back(context->saved_data["bias"].toBool()
                           ? grad_out.sum(0, false, at::kFloat).to(weight.scalar_type())
                           : Tensor());
+    results.emplace_back();
     return results;
   }
 };
@@ -224,7 +228,11 @@ template <typename Activation>
 Tensor with_autograd(const Tensor& x, const OptionalTensor& up, const Tensor& weight,
                      const OptionalTensor& bias) {
   check(Activation::kName, x, up, weight, bias);
-  return ActivationLinear<Activation>::apply(x, up, weight, bias);
+  bool saves = false;
+  for (const Tensor& argument : {x, up.value_or(Tensor()), weight, bias.value_or(Tensor())}) {
+    saves = saves || (at::GradMode::is_enabled() && argument.defined() && argument.requires_grad());
+  }
+  return ActivationLinear<Activation>::apply(x, up, weight, bias, saves);
 }
 
 using GeluSignature = Tensor(const Tensor&, const Tensor&, const OptionalTensor&);

@@ -13,7 +13,10 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/linspace.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/silu.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -22,6 +25,7 @@
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/ops/rounding_bound.h"
 #include "mantissa/ops/simd_target_testing.h"
+#include "mantissa/tensor/recompute.h"
 
 namespace mantissa::ops {
 namespace {
@@ -198,6 +202,18 @@ TEST_P(Activation, NanInfinityAndNothing) {
   EXPECT_TRUE(at::gelu(x, "tanh")[0][2].isnan().item<bool>());
   EXPECT_EQ(gelu_linear(at::ones({0, 3}, x.options()), at::ones({2, 3}, x.options())).sizes(),
             at::IntArrayRef({0, 2}));
+}
+
+// The second call must compute what those behind it need, where it saves nothing itself.
+TEST_P(Activation, IsComputedAgainWhereItsArgumentsNeedNoGradient) {
+  const Tensor x = at::randn({3, 8}).to(dtype());
+  const Tensor frozen = at::randn({6, 8}).to(dtype());
+  const Tensor trained = at::randn({6, 2}).to(dtype()).requires_grad_();
+  const auto function = [=](const Tensor& in) { return at::mm(gelu_linear(in, frozen), trained); };
+  const auto gradient = [&](const Tensor& y) {
+    return torch::autograd::grad({y}, {trained}, {at::ones_like(y)})[0];
+  };
+  EXPECT_TRUE(at::equal(gradient(tensor::recompute(x, function)), gradient(function(x))));
 }
 
 TEST(ActivationErrors, SayWhatIsWrong) {

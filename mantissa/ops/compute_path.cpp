@@ -27,7 +27,10 @@ numerics::Format factor_format(ComputePath path, at::ScalarType dtype) {
 }
 
 at::Tensor in_lines(const at::Tensor& matrix) {
-  return matrix.stride(-1) == 1 || matrix.stride(-2) == 1 ? matrix : matrix.contiguous();
+  // contiguous() would leave a matrix of one number as it is, whatever its strides.
+  return matrix.stride(-1) == 1 || matrix.stride(-2) == 1
+             ? matrix
+             : matrix.clone(at::MemoryFormat::Contiguous);
 }
 
 at::Tensor factor(ComputePath path, const at::Tensor& tensor) {

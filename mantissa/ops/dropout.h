@@ -23,8 +23,9 @@ namespace mantissa::ops {
 ///
 /// `x` in FP32, BF16, FP16 or FP64. 16-bit numbers are multiplied in FP32 and rounded once. As in
 /// LibTorch, which multiplies by the mask, an infinity and NaN become NaN also where they are
-/// dropped: an overflow is not hidden by chance. The result is contiguous. In an autocast region no
-/// argument is cast.
+/// dropped: an overflow is not hidden by chance. Where something is left to chance the
+/// result is contiguous. In an autocast region no argument is cast. On other devices the mask is
+/// made on the CPU and copied, which waits for the device.
 ///
 /// The dispatcher's operation mantissa::dropout, whose arguments are the seed and the stream.
 /// Throws InvalidArgument for other dtypes and for p outside of [0, 1].

@@ -87,6 +87,9 @@ Tensor gather(const Tensor& table_in, const Tensor& indices, ScalarType dtype) {
   Tensor out = at::empty(shape_of_result(table, indices), table.options().dtype(dtype));
   const int64_t width = table.size(1);
   const auto* index = indices.const_data_ptr<int64_t>();
+  if (out.numel() == 0) {
+    return out;
+  }
   const TensorBlocks rows(table);
   const auto* from = static_cast<const char*>(table.const_data_ptr());
   auto* to = static_cast<char*>(out.mutable_data_ptr());
@@ -200,6 +203,9 @@ Tensor scatter(const Tensor& grad_out_in, const Tensor& indices, int64_t rows, i
     }
   });
   Tensor result = at::empty({rows, width}, options.dtype(dtype));
+  if (result.numel() == 0) {
+    return result;
+  }
   const TensorBlocks results(result);
   auto* bytes = static_cast<char*>(result.mutable_data_ptr());
   const int64_t row_bytes = width * static_cast<int64_t>(result.element_size());

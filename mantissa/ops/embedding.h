@@ -23,7 +23,8 @@ namespace mantissa::ops {
 /// cannot be differentiated once more.
 ///
 /// The dispatcher's operation mantissa::embedding. Throws InvalidArgument for other shapes and
-/// dtypes, and, on the CPU, for an index outside of the table.
+/// dtypes, and, on the CPU, for an index outside of the table (of FP64 tables at::embedding's own
+/// error).
 MANTISSA_API at::Tensor embedding(const at::Tensor& table, const at::Tensor& indices,
                                   int64_t padding_idx = -1,
                                   std::optional<at::ScalarType> dtype = {});

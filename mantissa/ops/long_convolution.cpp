@@ -43,6 +43,9 @@ void check(const Tensor& x, const Tensor& filter, const OptionalTensor& bias) {
     MANTISSA_CHECK(dtype == at::kFloat || dtype == at::kDouble || tensor::is_16bit(dtype),
                    InvalidArgument, "long_convolution: an argument is ", dtype,
                    "; pass FP32, BF16, FP16 or FP64");
+    MANTISSA_CHECK(tensor.device() == x.device(), InvalidArgument,
+                   "long_convolution: arguments are on ", x.device(), " and ", tensor.device(),
+                   "; pass one device");
   }
 }
 

@@ -432,7 +432,7 @@ TEST(LongConvolutionInFp64, GradientsAreTheFiniteDifferences) {
 TEST(LongConvolutionRefuses, OtherShapesAndDtypes) {
   const Tensor x = random({2, 3, 40}, at::kFloat);
   const Tensor filter = random({3, 40}, at::kFloat);
-  const auto failure = [](const Tensor& x_in, const Tensor& filter_in, OptionalTensor bias) {
+  const auto failure = [](const Tensor& x_in, const Tensor& filter_in, const OptionalTensor& bias) {
     try {
       long_convolution(x_in, filter_in, bias);
     } catch (const InvalidArgument& error) {
@@ -452,6 +452,8 @@ TEST(LongConvolutionRefuses, OtherShapesAndDtypes) {
             "long_convolution: the bias has shape [2]; pass the 3 channels of the input");
   EXPECT_EQ(failure(x.to(at::kLong), filter, {}),
             "long_convolution: an argument is Long; pass FP32, BF16, FP16 or FP64");
+  EXPECT_EQ(failure(x, filter.to(at::kMeta), {}),
+            "long_convolution: arguments are on cpu and meta; pass one device");
 }
 
 TEST(LongConvolutionRefuses, AFilterThatWasChangedBeforeBackward) {

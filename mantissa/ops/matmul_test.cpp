@@ -83,6 +83,17 @@ TEST_P(Matmul, EveryLayoutIsWithinTheBoundOfFp32SumsAndOneRounding) {
   }
 }
 
+TEST_P(Matmul, MatricesOfOneNumberMayHaveAnyStrides) {
+  const Tensor one = random({1, 1, 5}).select(2, 0);
+  ASSERT_EQ(one.strides(), at::IntArrayRef({5, 5}));
+  const Tensor b = random({1, 3});
+  expect_product(at::mm(one, b), one, b, {}, 0, 1);
+  const Tensor a = random({4, 1});
+  expect_product(at::mm(a, one), a, one, {}, 0, 1);
+  const Tensor batch = one.unsqueeze(0);
+  EXPECT_TRUE(at::equal(at::bmm(batch, batch)[0], at::mm(one, one)));
+}
+
 TEST_P(Matmul, EmptyDimensionsGiveEmptyOrZeroProducts) {
   EXPECT_EQ(at::mm(random({0, 3}), random({3, 2})).sizes(), at::IntArrayRef({0, 2}));
   EXPECT_EQ(at::mm(random({2, 3}), random({3, 0})).sizes(), at::IntArrayRef({2, 0}));

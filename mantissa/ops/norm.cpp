@@ -70,6 +70,10 @@ void check(NormKind kind, const Tensor& x, const OptionalTensor& residual, const
                  ": bias has shape ", bias->sizes(), "; pass the weight's, ", weight.sizes());
   MANTISSA_CHECK(!residual || residual->sizes() == x.sizes(), InvalidArgument, name,
                  ": residual has shape ", residual->sizes(), "; pass that of x, ", x.sizes());
+  for (const Tensor& other : {residual.value_or(x), weight, bias.value_or(x)}) {
+    MANTISSA_CHECK(other.device() == x.device(), InvalidArgument, name, ": arguments are on ",
+                   x.device(), " and ", other.device(), "; pass one device");
+  }
   const auto check_dtype = [name](const char* what, ScalarType is) {
     MANTISSA_CHECK(is_training_dtype(is), InvalidArgument, name, ": ", what, " is ", is,
                    "; pass Float, BFloat16, Half or Double");
@@ -280,7 +284,7 @@ NormGradients composed_norm_backward(NormKind kind, const Tensor& grad_out,
     const Tensor unit = numbers.mul(norm.rstd);
     const Tensor weighted = gradient.mul(weight.to(wide));
     grad_x = weighted.sub(unit.mul(weighted.mul(unit).mean(-1, true))).mul(norm.rstd);
-    result.weight = gradient.mul(unit).view({-1, numbers.size(-1)}).sum(0);
+    result.weight = gradient.mul(unit).reshape({-1, numbers.size(-1)}).sum(0);
   }
   if (grad_sum) {
     grad_x = grad_x.add(grad_sum->to(wide));

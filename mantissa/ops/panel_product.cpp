@@ -44,11 +44,13 @@ class PanelProduct final : public BlockProduct {
   void store(float* sums, int64_t sums_row, const Block& block) override {
     const int64_t size = numerics::info(out_.format).storage_bits / 8;
     const int64_t first = block.row * out_.row_stride + block.col;
-    const int64_t addend = block.row * out_.addend_row_stride + block.col;
+    const auto* addend = static_cast<const char*>(out_.addend);
+    if (addend != nullptr) {
+      addend += (block.row * out_.addend_row_stride + block.col) * size;
+    }
     cpu::store({sums, sums_row, block.rows, block.cols, out_.format,
                 static_cast<char*>(out_.data) + first * size, out_.row_stride, out_.alpha,
-                out_.beta, static_cast<const char*>(out_.addend) + addend * size,
-                out_.addend_row_stride});
+                out_.beta, addend, out_.addend_row_stride});
   }
 
  private:

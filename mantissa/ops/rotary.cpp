@@ -67,6 +67,7 @@ std::pair<at::Tensor, at::Tensor> rotary_tables(int64_t length, int64_t head_wid
       return entry.tables;
     }
   }
+  const c10::InferenceMode savable(false);  // turns grad mode on as well
   const at::NoGradGuard no_grad;
   if (cache.size() == kCachedTables) {
     cache.erase(cache.begin());

@@ -133,7 +133,7 @@ void check_gradient_of(const WeightUpdate& update, at::Device device, const Plac
 
 at::Tensor ordered_gradient(const WeightUpdate& update) {
   const at::Tensor& pattern = pattern_of(update);
-  const at::Tensor gradient = to_strided(update.gradient);
+  at::Tensor gradient = to_strided(update.gradient);
   if (gradient.strides() == pattern.strides()) {
     return gradient;
   }
@@ -143,8 +143,9 @@ at::Tensor ordered_gradient(const WeightUpdate& update) {
 WeightUpdate checked(const WeightUpdate& update, const Place& where) {
   check_weight(update, at::kCPU, where);
   check_gradient_of(update, at::kCPU, where);
-  MANTISSA_CHECK(!update.lr_factor.defined(), InvalidArgument, where,
-                 ": lr_factor is for the composed passes; the fused ones take a number, lr");
+  MANTISSA_CHECK(
+      !update.lr_factor.defined(), InvalidArgument, where,
+      ": lr_factor is for the composed and the enqueued passes; the fused ones take a number, lr");
   WeightUpdate result = update;
   result.gradient = ordered_gradient(update);
   return result;

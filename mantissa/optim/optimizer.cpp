@@ -226,8 +226,7 @@ Optimizer::Optimizer(const tensor::ParameterList& parameters, const OptimizerOpt
   MANTISSA_CHECK(fused_ || options.moments == MomentFormat::fp32 ||
                      (by_kernels_ && options.moments == MomentFormat::bf16),
                  Unsupported, "optimizer: moments is ", to_string(options.moments),
-                 ", which only the fused passes on cpu do; use fp32",
-                 by_kernels_ ? " or bf16" : "");
+                 ", which only the fused passes do; use fp32", by_kernels_ ? " or bf16" : "");
   slots_.reserve(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i) {
     slots_.emplace_back(parameters[i], i, settings[i], options, fused_ || by_kernels_);

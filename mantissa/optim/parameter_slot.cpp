@@ -43,7 +43,7 @@ void ParameterSlot::keep_weights(Masters masters, bool fused) {
       return;
     case Masters::stochastic:
       MANTISSA_CHECK(fused, Unsupported,
-                     "optimizer: masters is stochastic, which only the fused passes on cpu do; use "
+                     "optimizer: masters is stochastic, which only the fused passes do; use "
                      "fp32, split, compensated or none");
       return;
     case Masters::none:

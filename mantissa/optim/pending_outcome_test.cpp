@@ -383,12 +383,12 @@ TEST(OptimizerComposed, SettingsThatOnlyFusedPassesKnowAreRefused) {
   EXPECT_EQ(message_of<Unsupported>([&] {
               Optimizer({{"w", w}}, {.masters = Masters::stochastic, .fused = false});
             }),
-            "optimizer: masters is stochastic, which only the fused passes on cpu do; use fp32, "
+            "optimizer: masters is stochastic, which only the fused passes do; use fp32, "
             "split, compensated or none");
   EXPECT_EQ(message_of<Unsupported>([&] {
               Optimizer({{"w", w}}, {.moments = MomentFormat::bf16, .fused = false});
             }),
-            "optimizer: moments is bf16, which only the fused passes on cpu do; use fp32");
+            "optimizer: moments is bf16, which only the fused passes do; use fp32");
 }
 
 TEST(OptimizerComposed, ARateOnTheDeviceIsTakenByBothAndChecked) {

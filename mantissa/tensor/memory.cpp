@@ -61,9 +61,10 @@ class Memory {
     if (total > room && arena_ != nullptr && arena_->release_cached() > 0) {
       room = room_for_tensors_locked();
     }
-    MANTISSA_CHECK(total <= room, Error, "memory: ", size_bytes, " bytes asked for, with ",
-                   ledger_.total(), " bytes in tensors, and the system can give this process ",
-                   room, " for tensors", kRemedy);
+    MANTISSA_CHECK(total <= room, tensor::memory::OutOfMemory, "memory: ", size_bytes,
+                   " bytes asked for, with ", ledger_.total(),
+                   " bytes in tensors, and the system can give this process ", room, " for tensors",
+                   kRemedy);
     unchecked_from_ = total + kCheckEveryBytes;
   }
 
@@ -236,9 +237,10 @@ class CountingAllocator : public c10::Allocator {
     try {
       return wrapped_->allocate(size_bytes + sizeof(Header));
     } catch (const c10::Error&) {
-      throw Error(concat("memory: the system refused ", size_bytes, " bytes, with ",
-                         memory().locked([](Ledger& ledger, Arena*) { return ledger.total(); }),
-                         " bytes in tensors", kRemedy));
+      throw OutOfMemory(
+          concat("memory: the system refused ", size_bytes, " bytes, with ",
+                 memory().locked([](Ledger& ledger, Arena*) { return ledger.total(); }),
+                 " bytes in tensors", kRemedy));
     }
   }
 
@@ -281,6 +283,8 @@ class GradientTag : public torch::autograd::PostAccumulateGradHook {
 };
 
 }  // namespace
+
+OutOfMemory::~OutOfMemory() = default;
 
 std::string_view name_of(Category category) {
   switch (category) {

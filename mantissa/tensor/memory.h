@@ -11,6 +11,7 @@
 
 #include "mantissa/base/api.h"
 #include "mantissa/base/arena.h"
+#include "mantissa/base/error.h"
 #include "mantissa/tensor/parameter_list.h"
 
 /// Counts the bytes of live CPU tensors, exactly, by what they are for, and keeps their memory for
@@ -36,14 +37,21 @@ inline constexpr std::array<Category, 5> kCategories = {Category::weights, Categ
 
 MANTISSA_API std::string_view name_of(Category category);
 
+/// Tensors would outgrow what the system can give this process.
+class MANTISSA_API OutOfMemory : public Error {
+ public:
+  using Error::Error;
+  ~OutOfMemory() override;
+};
+
 /// Puts a counting allocator around LibTorch's allocator of CPU tensors, whichever that is. Call
 /// it once, before there are tensors and threads; a later call does nothing. Tensors that exist
 /// already are not counted. Each allocation takes 64 bytes more, which are not counted either.
 ///
 /// From then on an allocation with which the tensors would outgrow what the system can give (see
-/// ProcessMemory::usable_bytes) throws Error, one line, instead of letting the system kill the
-/// process. It asks the system when the live bytes have grown by 64 MiB; memory that is kept for
-/// later tensors is given back first. An allocation that the system refuses is an Error too.
+/// ProcessMemory::usable_bytes) throws OutOfMemory, one line, instead of letting the system kill
+/// the process. It asks the system when the live bytes have grown by 64 MiB; memory that is kept
+/// for later tensors is given back first. An allocation that the system refuses is one too.
 MANTISSA_API void install_counting_allocator();
 MANTISSA_API bool is_counting();
 

@@ -4,10 +4,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
@@ -101,20 +103,24 @@ class Recomputation : public std::enable_shared_from_this<Recomputation> {
   bool is_second() const { return is_second_; }
 
  private:
+  struct Parameter {
+    at::Tensor value;
+    int64_t version;
+  };
   struct Saved {
     at::ScalarType dtype;
     c10::DimVector sizes;
-    at::Tensor parameter;  // kept as it is, where it is one
-    int64_t version;       // of that
-    at::Tensor again;      // made by the second call, and not taken yet
+    Parameter parameter;  // kept as it is, where it is one
+    at::Tensor again;     // made by the second call, and not taken yet
     int64_t version_again;
   };
 
   void add_first(const at::Tensor& tensor);
+  void add_parameters_behind(const at::Tensor& tensor);
   void add_again(const at::Tensor& tensor);
   void call_again();
   Tensors inputs_again();
-  static void require_unchanged(const Saved& saved);
+  static void require_unchanged(const Parameter& parameter);
 
   TensorFunction function_;
   TensorFunction derive_;  // none: the sources are the inputs
@@ -123,6 +129,8 @@ class Recomputation : public std::enable_shared_from_this<Recomputation> {
   ThreadState state_;
   at::Tensor generator_;  // undefined where the function draws no numbers
   std::vector<Saved> saved_;
+  std::vector<Parameter> parameters_;                // that others of them were made of
+  std::unordered_set<torch::autograd::Node*> seen_;  // in the first call
   size_t needed_ = 0;  // those up to the last one that is no parameter
   size_t next_ = 0;    // in the second call
   bool is_first_ = false;
@@ -136,6 +144,13 @@ Tensors Recomputation::call(const Tensors& inputs) {
     versions.push_back(version_of(input));
   }
   generator_ = cpu_generator_state();
+  std::vector<torch::autograd::Edge> begins;
+  for (const at::Tensor& input : inputs) {
+    if (input.defined() && input.requires_grad()) {
+      begins.push_back(torch::autograd::impl::gradient_edge(input));
+      seen_.insert(begins.back().function.get());
+    }
+  }
   Tensors outputs;
   {
     const Recording recording_this(shared_from_this());
@@ -143,6 +158,7 @@ Tensors Recomputation::call(const Tensors& inputs) {
     outputs = function_(inputs);
     is_first_ = false;
   }
+  seen_.clear();
   if (are_equal(generator_, cpu_generator_state())) {
     generator_ = at::Tensor();
   }
@@ -165,14 +181,32 @@ size_t Recomputation::add(const at::Tensor& tensor) {
 }
 
 void Recomputation::add_first(const at::Tensor& tensor) {
-  Saved saved = {tensor.scalar_type(), c10::DimVector(tensor.sizes()), {}, 0, {}, 0};
+  Saved saved = {tensor.scalar_type(), c10::DimVector(tensor.sizes()), {}, {}, 0};
   if (tensor.is_leaf() && tensor.requires_grad()) {
-    saved.parameter = tensor;
-    saved.version = version_of(tensor);
+    saved.parameter = {tensor, version_of(tensor)};
   } else {
     needed_ = saved_.size() + 1;
+    add_parameters_behind(tensor);
   }
   saved_.push_back(std::move(saved));
+}
+
+// The leaves of the graph that `tensor` was made of, between the inputs and it.
+void Recomputation::add_parameters_behind(const at::Tensor& tensor) {
+  std::vector<torch::autograd::Node*> nodes = {tensor.grad_fn().get()};
+  while (!nodes.empty()) {
+    torch::autograd::Node* const node = nodes.back();
+    nodes.pop_back();
+    if (node == nullptr || !seen_.insert(node).second) {
+      continue;
+    }
+    if (const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(node)) {
+      parameters_.push_back({leaf->variable, version_of(leaf->variable)});
+    }
+    for (const torch::autograd::Edge& edge : node->next_edges()) {
+      nodes.push_back(edge.function.get());
+    }
+  }
 }
 
 void Recomputation::add_again(const at::Tensor& tensor) {
@@ -185,7 +219,7 @@ void Recomputation::add_again(const at::Tensor& tensor) {
                  tensor.sizes(), " in the recomputation and was ", saved.dtype, " ",
                  at::IntArrayRef(saved.sizes),
                  "; the function must compute the same when backward calls it again");
-  if (!saved.parameter.defined()) {
+  if (!saved.parameter.value.defined()) {
     saved.again = tensor.tensor_data();
     saved.version_again = version_of(tensor);
   }
@@ -200,9 +234,9 @@ at::Tensor Recomputation::take(size_t place) {
                  "recompute: backward is called within the function, where what it needs is "
                  "dropped; call it after recompute()");
   Saved& saved = saved_[place];
-  if (saved.parameter.defined()) {
-    require_unchanged(saved);
-    return saved.parameter;
+  if (saved.parameter.value.defined()) {
+    require_unchanged(saved.parameter);
+    return saved.parameter.value;
   }
   if (!saved.again.defined()) {
     call_again();
@@ -213,9 +247,9 @@ at::Tensor Recomputation::take(size_t place) {
   return std::exchange(saved.again, at::Tensor());
 }
 
-void Recomputation::require_unchanged(const Saved& saved) {
-  MANTISSA_CHECK(!saved.parameter.defined() || version_of(saved.parameter) == saved.version, Error,
-                 "recompute: a parameter of shape ", at::IntArrayRef(saved.sizes),
+void Recomputation::require_unchanged(const Parameter& parameter) {
+  MANTISSA_CHECK(version_of(parameter.value) == parameter.version, Error,
+                 "recompute: a parameter of shape ", parameter.value.sizes(),
                  " has changed since the forward pass, which backward computes again; change "
                  "parameters after backward");
 }
@@ -231,12 +265,21 @@ Tensors Recomputation::inputs_again() {
   }
   const RestoreThreadState restored(state_);
   const at::NoGradGuard no_grad;
-  return derive_(sources);
+  Tensors inputs = derive_(sources);
+  MANTISSA_CHECK(inputs.size() == requires_grad_.size(), InvalidArgument, "recompute: derive gave ",
+                 inputs.size(), " tensors, and the function takes ", requires_grad_.size(),
+                 "; it must give the inputs");
+  return inputs;
 }
 
 void Recomputation::call_again() {
   for (const Saved& saved : saved_) {
-    require_unchanged(saved);
+    if (saved.parameter.value.defined()) {
+      require_unchanged(saved.parameter);
+    }
+  }
+  for (const Parameter& parameter : parameters_) {
+    require_unchanged(parameter);
   }
   const Recording unrecorded(nullptr);
   Tensors inputs = inputs_again();

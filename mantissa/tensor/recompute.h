@@ -22,16 +22,18 @@ using TensorFunction = std::function<Tensors(const Tensors&)>;
 /// Gradients are those of a plain call, bit for bit: the graph is the plain one, and the second
 /// call has the autocast region and its scopes, LibTorch's autocast, grad mode and default dtype
 /// (ThreadState) and the numbers of LibTorch's default CPU generator that the first one had. Both
-/// leave the generator as one call does. The second call ends at the last tensor that backward
-/// needs. Parameters that `function` captures get their gradients, and stay what autograd keeps;
-/// calls nest; retain_graph and create_graph work, each backward computes anew. Without grad mode
-/// it is a plain call.
+/// leave the generator as one call does; no other thread may draw from it during the second one,
+/// and other generators, those of devices too, are not put back. The second call ends at the last
+/// tensor that backward needs. Parameters that `function` captures get their gradients, and stay
+/// what autograd keeps; calls nest; retain_graph and create_graph work, each backward computes
+/// anew. Without grad mode it is a plain call.
 ///
 /// `function` is kept until the graph is gone: capture by value. It must compute the same when it
 /// is called again: what it reads may not change until backward, and what it writes, such as
 /// running statistics, is written twice. Noticed are, each with an Error or InvalidArgument of one
-/// line: an input that it changes in place, an input or parameter that has changed since, other
-/// numbers of saved tensors, or of other shapes or dtypes. It cannot call backward itself
+/// line: an input that it changes in place, an input that has changed since, and a parameter
+/// that has, where autograd saves it or what was made of it; another number of saved tensors, other
+/// shapes or dtypes of them. It cannot call backward itself
 /// (Unsupported).
 MANTISSA_API Tensors recompute(const Tensors& inputs, const TensorFunction& function);
 

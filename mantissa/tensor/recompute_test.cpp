@@ -16,6 +16,7 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/sin.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -334,6 +335,33 @@ TEST(Recompute, AParameterChangedSinceIsAnError) {
   EXPECT_EQ(message_of<Error>([&] { y.sum().backward(); }),
             "recompute: a parameter of shape [4, 4] has changed since the forward pass, which "
             "backward computes again; change parameters after backward");
+}
+
+TEST(Recompute, AParameterBehindWhatIsSavedChangedSinceIsAnError) {
+  const at::Tensor w = parameter({4, 4});
+  const at::Tensor bias = parameter({4});
+  const std::vector<std::pair<at::Tensor, std::function<at::Tensor(const at::Tensor&)>>> cases = {
+      {w, [w](const at::Tensor& in) { return at::linear(in.exp(), w); }},
+      {w, [w](const at::Tensor& in) { return at::mm(in, w.to(at::kBFloat16).to(at::kFloat)); }},
+      {bias, [bias](const at::Tensor& in) { return at::sin(in.add(bias)); }}};
+  for (const auto& [changed, function] : cases) {
+    const at::Tensor y = recompute(parameter({2, 4}), function);
+    {
+      const at::NoGradGuard no_grad;
+      changed.add_(1);
+    }
+    EXPECT_THAT(message_of<Error>([&] { y.sum().backward(); }),
+                testing::HasSubstr("has changed since the forward pass"));
+  }
+}
+
+TEST(Recompute, DeriveMustGiveTheInputs) {
+  const at::Tensor x = parameter({2});
+  const at::Tensor y = recompute(
+      {x}, [](const Tensors& in) { return Tensors{in[0].exp()}; }, {x},
+      [](const Tensors&) { return Tensors(); })[0];
+  EXPECT_EQ(message_of<InvalidArgument>([&] { y.sum().backward(); }),
+            "recompute: derive gave 0 tensors, and the function takes 1; it must give the inputs");
 }
 
 TEST(Recompute, ASavedTensorChangedByTheFunctionIsAnError) {

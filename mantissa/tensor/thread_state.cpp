@@ -26,6 +26,7 @@ constexpr std::array kAutocastDevices = {c10::DeviceType::CPU, c10::DeviceType::
 
 std::vector<c10::ScalarType> autocast_dtypes() {
   std::vector<c10::ScalarType> dtypes;
+  dtypes.reserve(kAutocastDevices.size());
   for (const c10::DeviceType device : kAutocastDevices) {
     dtypes.push_back(at::autocast::get_autocast_dtype(device));
   }

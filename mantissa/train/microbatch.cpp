@@ -1,6 +1,7 @@
 #include "mantissa/train/microbatch.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,24 @@ double expected_peak(const std::vector<Measured>& line, int64_t microbatch) {
              static_cast<double>(last.microbatch - before.microbatch);
 }
 
+// The generator and the memory as they were, however a measurement ends.
+class ThingsAsTheyWere {
+ public:
+  ThingsAsTheyWere() = default;
+  ~ThingsAsTheyWere() {
+    tensor::set_cpu_generator_state(generator_);
+    memory::release_cached();
+    memory::reset_peak();
+  }
+  ThingsAsTheyWere(const ThingsAsTheyWere&) = delete;
+  ThingsAsTheyWere& operator=(const ThingsAsTheyWere&) = delete;
+
+  int64_t bytes() const { return static_cast<int64_t>(generator_.nbytes()); }
+
+ private:
+  at::Tensor generator_ = tensor::cpu_generator_state();
+};
+
 int64_t data_bytes(const RunConfig& config, int64_t sequences) {
   return sequences * config.data.context * 2 * static_cast<int64_t>(sizeof(int64_t));
 }
@@ -47,6 +66,13 @@ std::optional<MicrobatchChoice> largest_microbatch(int64_t batch, int64_t memory
       divisors.push_back(i);
     }
   }
+  const auto measure_or_too_much = [&](int64_t microbatch) -> StepBytes {
+    try {
+      return measure(microbatch);
+    } catch (const memory::OutOfMemory&) {
+      return {.peak = std::numeric_limits<int64_t>::max()};
+    }
+  };
   std::vector<Measured> line = {{1, measure(1)}};
   MicrobatchChoice best = {1, line[0].bytes};
   if (best.bytes.peak > memory_bytes) {
@@ -55,7 +81,7 @@ std::optional<MicrobatchChoice> largest_microbatch(int64_t batch, int64_t memory
   if (batch == 1) {
     return best;
   }
-  line.push_back({2, measure(2)});
+  line.push_back({2, measure_or_too_much(2)});
   if (batch % 2 == 0 && line[1].bytes.peak <= memory_bytes) {
     best = {2, line[1].bytes};
   }
@@ -75,7 +101,7 @@ std::optional<MicrobatchChoice> largest_microbatch(int64_t batch, int64_t memory
     if (next == 0) {
       return best;
     }
-    const StepBytes bytes = measure(next);
+    const StepBytes bytes = measure_or_too_much(next);
     if (bytes.peak <= memory_bytes) {
       line.push_back({next, bytes});
       best = {next, bytes};
@@ -86,7 +112,7 @@ std::optional<MicrobatchChoice> largest_microbatch(int64_t batch, int64_t memory
 }
 
 StepBytes measure_step(const RunConfig& config, const RunData& data, int64_t microbatch) {
-  const at::Tensor generator = tensor::cpu_generator_state();
+  const ThingsAsTheyWere afterwards;
   RunConfig trial = config;
   trial.train.microbatch = microbatch;
   trial.train.explain_skips = false;
@@ -107,11 +133,7 @@ StepBytes measure_step(const RunConfig& config, const RunData& data, int64_t mic
     bytes.gradients = report.bytes.gradients + report.bytes.accumulators;
   }
   // A run holds the data of all microbatches of a step, and no second copy of the generator.
-  bytes.peak += data_bytes(config, config.train.batch - passes * microbatch) -
-                static_cast<int64_t>(generator.nbytes());
-  tensor::set_cpu_generator_state(generator);
-  memory::release_cached();
-  memory::reset_peak();
+  bytes.peak += data_bytes(config, config.train.batch - passes * microbatch) - afterwards.bytes();
   return bytes;
 }
 

@@ -31,7 +31,8 @@ struct MicrobatchChoice {
 /// none that the line through the last two does not let expect to fit: the peak is the largest of
 /// several sums, each a line in the number of sequences, so that it lies on that line or above,
 /// but for the whole batch, which is one pass. What is chosen was measured. `measure` is called
-/// once for each number, and what it measures exceeds the memory by little.
+/// once for each number; what it measures exceeds the memory by little, but for 2. A throw of
+/// tensor::memory::OutOfMemory from it says that more than one does not fit.
 MANTISSA_API std::optional<MicrobatchChoice> largest_microbatch(int64_t batch, int64_t memory_bytes,
                                                                 const MeasureStep& measure);
 

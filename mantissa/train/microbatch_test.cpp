@@ -46,6 +46,17 @@ Search search(int64_t batch, int64_t memory, const std::vector<std::pair<int64_t
   return result;
 }
 
+TEST(LargestMicrobatch, MoreThanTheSystemGivesIsTooMuch) {
+  for (const int64_t batch : {1, 2, 8}) {
+    const auto choice = largest_microbatch(batch, 1000, [](int64_t microbatch) {
+      MANTISSA_CHECK(microbatch == 1, tensor::memory::OutOfMemory, "no room for ", microbatch);
+      return StepBytes{.peak = 100, .gradients = 10};
+    });
+    ASSERT_TRUE(choice);
+    EXPECT_EQ(choice->microbatch, 1);
+  }
+}
+
 TEST(LargestMicrobatch, IsTheLargestDivisorThatFits) {
   const std::vector<std::vector<std::pair<int64_t, int64_t>>> peaks = {
       {{100, 10}}, {{100, 1}, {0, 30}}, {{0, 10}, {50, 1}}, {{500, 0}, {0, 20}, {300, 4}}};

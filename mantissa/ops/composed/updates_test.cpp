@@ -340,14 +340,14 @@ TEST(AdamwComposed, NamesWhatDoesNotFit) {
   bad = good;
   bad.exp_avg = at::zeros({2}, at::kBFloat16);
   EXPECT_EQ(message(bad),
-            "adamw_composed_: parameter 1: exp_avg is BFloat16, which only the fused passes on cpu "
+            "adamw_composed_: parameter 1: exp_avg is BFloat16, which only the fused passes "
             "store; use MomentFormat::fp32");
   bad = good;
   bad.weight.master = Tensor();
   bad.weight.rounding = numerics::Rounding::stochastic;
   EXPECT_EQ(message(bad),
-            "adamw_composed_: parameter 1: rounding is stochastic, which only the fused passes on "
-            "cpu do; keep a master or a rest, or round to nearest");
+            "adamw_composed_: parameter 1: rounding is stochastic, which only the fused passes "
+            "do; keep a master or a rest, or round to nearest");
   bad = good;
   bad.weight.lr_factor = at::ones({1});
   EXPECT_EQ(message(bad),
@@ -360,7 +360,8 @@ TEST(AdamwComposed, NamesWhatDoesNotFit) {
   bad = good;
   bad.weight.lr_factor = at::ones({});
   EXPECT_EQ(message_of<InvalidArgument>([&] { adamw_({bad}, {}); }),
-            "adamw_: parameter 0: lr_factor is for the composed passes; the fused ones take a "
+            "adamw_: parameter 0: lr_factor is for the composed and the enqueued passes; the fused "
+            "ones take a "
             "number, lr");
 }
 

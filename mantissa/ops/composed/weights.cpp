@@ -60,10 +60,9 @@ void store_weights(const WeightUpdate& update, const at::Tensor& weights, const 
 void check_update(const WeightUpdate& update, at::Device device, const Place& where) {
   check_weight(update, device, where);
   check_gradient_of(update, device, where);
-  MANTISSA_CHECK(
-      update.rounding == numerics::Rounding::nearest_even, Unsupported, where,
-      ": rounding is stochastic, which only the fused passes on cpu do; keep a master or "
-      "a rest, or round to nearest");
+  MANTISSA_CHECK(update.rounding == numerics::Rounding::nearest_even, Unsupported, where,
+                 ": rounding is stochastic, which only the fused passes do; keep a master or "
+                 "a rest, or round to nearest");
   check_rate(update, device, where);
 }
 
@@ -81,7 +80,7 @@ void check_moment(const Moment& moment, const WeightUpdate& update, const Place&
   ops::check_moment(moment, pattern_of(update), where);
   MANTISSA_CHECK(moment.values.scalar_type() == at::kFloat, Unsupported, where, " is ",
                  moment.values.scalar_type(),
-                 ", which only the fused passes on cpu store; use MomentFormat::fp32");
+                 ", which only the fused passes store; use MomentFormat::fp32");
 }
 
 void check_use(const GradientUse& use, at::Device device, const Place& where) {

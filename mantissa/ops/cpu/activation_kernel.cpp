@@ -1,5 +1,7 @@
 #include "mantissa/ops/cpu/activation_kernel.h"
 
+// Vectors of a size that is known when this is compiled: they are held in arrays.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 // Highway compiles this file once for each instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/ops/cpu/activation_kernel.cpp"

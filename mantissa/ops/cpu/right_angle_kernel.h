@@ -6,8 +6,7 @@
 #include "mantissa/ops/cpu/right_angle_plan.h"
 
 /// Convolutions and correlations of rows of plan.size() numbers in FP32, by right-angle transforms.
-/// Spectra have 2 plan.size() numbers, in an order of their own, and so has each `work`; all are
-/// aligned for vectors.
+/// Spectra have 2 plan.size() numbers, in an order of their own, and so has each `work`.
 namespace mantissa::ops::cpu {
 
 /// Of a filter, divided by the size.
