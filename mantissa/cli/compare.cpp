@@ -139,10 +139,16 @@ bool has_gate(const std::vector<report::Gate>& gates, report::GateKind kind) {
 void check(const Options& options, const std::vector<Arm>& arms,
            const std::vector<report::Gate>& gates) {
   const train::RunConfig& config = arms.front().config;
-  MANTISSA_CHECK(options.seeds >= 1 &&
+  constexpr int64_t kMostSeeds = 1000;
+  MANTISSA_CHECK(options.seeds >= 1 && options.seeds <= kMostSeeds &&
                      config.train.seed <= std::numeric_limits<int64_t>::max() - options.seeds,
                  InvalidArgument, "--seeds: ", options.seeds, " from train.seed ",
-                 config.train.seed, " on; valid: at least 1, and seeds of 64 bits");
+                 config.train.seed, " on; valid: 1 to ", kMostSeeds, ", and seeds of 64 bits");
+  MANTISSA_CHECK(
+      config.train.microbatch != train::kAutoMicrobatch || config.train.eval_windows == 0,
+      InvalidArgument,
+      "compare: with train.microbatch \"auto\" precisions would be validated on different "
+      "windows, which lie in whole microbatches; set train.eval_windows=0, or a number");
   require_positive("--margin", options.margin);
   require_positive("--target", options.target);
   require_positive("--watts", options.watts);
@@ -258,8 +264,9 @@ void add_compare(CLI::App& app, int& exit_code) {
                       "runs of each, from train.seed on (default: 1; quality is tested from 2 on)");
   command->add_option("--target", options->target,
                       "bits per base: training time until the first validation at or below it");
-  command->add_option("--price", options->price,
-                      "of an hour, 2.50/h: cost of a run and to the target");
+  command
+      ->add_option("--price", options->price, "of an hour, 2.50/h: cost of a run and to the target")
+      ->check(refuse_empty);
   command->add_option("--margin", options->margin,
                       "bits per base within which the quality of two precisions is equivalent "
                       "(default: 0.01)");
@@ -269,11 +276,13 @@ void add_compare(CLI::App& app, int& exit_code) {
       ->add_option("--powercap", options->powercap,
                    "where Linux counts energy (default: /sys/class/powercap)")
       ->check(refuse_empty_folder);
-  command->add_option("--require", options->require,
-                      "comma-separated gates for each precision beside fp32, exit code 3 when one "
-                      "is not met: quality (equivalent), speed=X (at least X times as fast), "
-                      "memory=X (at most X of the peak), target (each run reached it), cost=X (to "
-                      "the target, at most)");
+  command
+      ->add_option("--require", options->require,
+                   "comma-separated gates for each precision beside fp32, exit code 3 when one "
+                   "is not met: quality (equivalent), speed=X (at least X times as fast), "
+                   "memory=X (at most X of the peak), target (each run reached it), cost=X (to "
+                   "the target, at most)")
+      ->check(refuse_empty);
   command
       ->add_option("--out", options->out,
                    "folder; a comparison that is there already goes on, or is printed again")

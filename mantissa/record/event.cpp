@@ -83,6 +83,26 @@ void each_field(Self& self, Visit visit) {
 constexpr std::string_view kLaterKeys[] = {"bytes_per_param", "peak_holders", "allocator",
                                            "gradients"};
 
+constexpr int64_t kMostDepth = 32;  // of objects in one another; the parser's stack has an end
+
+int64_t depth_of(std::string_view line) {
+  int64_t depth = 0;
+  int64_t most = 0;
+  bool in_text = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char letter = line[i];
+    if (in_text && letter == '\\') {
+      ++i;
+    } else if (letter == '"') {
+      in_text = !in_text;
+    } else if (!in_text) {
+      depth += letter == '{' || letter == '[' ? 1 : letter == '}' || letter == ']' ? -1 : 0;
+      most = std::max(most, depth);
+    }
+  }
+  return most;
+}
+
 // By position in Event.
 constexpr const char* kTypes[] = {"run_start",        "step",    "evaluation",
                                   "checkpoint_saved", "message", "run_end"};
@@ -240,6 +260,8 @@ std::string to_json(const Entry& entry) {
 std::string to_json(const Summary& summary) { return dump(json_of(summary)); }
 
 Entry from_json(std::string_view line, const std::string& where) {
+  MANTISSA_CHECK(depth_of(line) <= kMostDepth, Corruption, where, ": nested deeper than any record",
+                 kAdvice);
   ordered_json json;
   try {
     json = ordered_json::parse(line);

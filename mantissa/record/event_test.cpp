@@ -160,6 +160,15 @@ TEST(Event, DamageIsNamed) {
             where + "\"level\" is 3, not \"info\" or \"warning\"" + advice);
 }
 
+TEST(Event, DeepNestingIsRefusedBeforeItIsParsed) {
+  const std::string deep(1'000'000, '[');
+  EXPECT_EQ(message_of(R"({"schema":1,"step":)" + deep),
+            "record r: line 3: nested deeper than any record; the record is damaged: move it away, "
+            "and a resume goes on without its history");
+  const Entry read = from_json(to_json(Entry{0, Message{1, Level::info, "\"" + deep}}));
+  EXPECT_EQ(std::get<Message>(read.event).text, "\"" + deep);
+}
+
 TEST(Event, ALaterSchemaIsUnsupportedNotCorrupt) {
   EXPECT_THROW((void)from_json(R"({"schema":2,"time_s":0,"type":"later"})"), Unsupported);
   EXPECT_EQ(message_of(R"({"schema":2})"),

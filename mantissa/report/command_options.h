@@ -12,13 +12,20 @@ inline void add_options(CLI::App& command, CommandOptions& options) {
       .add_option("RUN", options.runs,
                   "folder of a run, its record.jsonl, or a folder of runs such as compare makes")
       ->required();
-  command.add_option("-o,--output", options.output,
-                     "page to write: one HTML file that needs nothing else");
+  const auto refuse_empty = [](const std::string& text) {
+    return std::string(text.empty() ? "is empty; leave the option out, or give it a value" : "");
+  };
+  command
+      .add_option("-o,--output", options.output,
+                  "page to write: one HTML file that needs nothing else")
+      ->check(refuse_empty);
   CLI::Option* json = command.add_flag("--json", options.json, "all tables as one JSON object");
   CLI::Option* csv = command.add_flag("--csv", options.csv, "one table as CSV: that of the runs");
   json->excludes(csv);
-  command.add_option("--table", options.table,
-                     "one table, whole: runs, step-times, memory, skipped-steps, ...");
+  command
+      .add_option("--table", options.table,
+                  "one table, whole: runs, step-times, memory, skipped-steps, ...")
+      ->check(refuse_empty);
   command.footer(
       "Without -o, --json and --csv the tables are printed as text. Runs that differ only in "
       "their\n"

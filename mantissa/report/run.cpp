@@ -84,6 +84,21 @@ Run read_run(const path& file, FileSystem& files, std::vector<std::string>& warn
   return run;
 }
 
+constexpr int kDepth = 2;  // OUT/<precision>/seed-<n> of a comparison
+
+void add_records_below(const path& folder, int depth, FileSystem& files, std::vector<path>& found) {
+  std::vector<std::string> names = list_folder(folder, files);
+  std::stable_sort(names.begin(), names.end(), comes_before);
+  for (const std::string& name : names) {
+    const path below = folder / name;
+    if (path_exists(below / kRecord, files)) {
+      found.push_back(below / kRecord);
+    } else if (depth > 1 && folder_exists(below, files)) {
+      add_records_below(below, depth - 1, files, found);
+    }
+  }
+}
+
 std::vector<path> records_of(const path& named, FileSystem& files) {
   if (!folder_exists(named, files)) {
     return {named};
@@ -92,13 +107,7 @@ std::vector<path> records_of(const path& named, FileSystem& files) {
     return {named / kRecord};
   }
   std::vector<path> found;
-  std::vector<std::string> names = list_folder(named, files);
-  std::stable_sort(names.begin(), names.end(), comes_before);
-  for (const std::string& name : names) {
-    if (path_exists(named / name / kRecord, files)) {
-      found.push_back(named / name / kRecord);
-    }
-  }
+  add_records_below(named, kDepth, files, found);
   MANTISSA_CHECK(!found.empty(), IoError, named.string(), ": holds no run (no ", kRecord,
                  "); name the folder that --out named");
   return found;

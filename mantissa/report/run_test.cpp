@@ -60,6 +60,18 @@ TEST(ReadRuns, NamesAreAsShortAsTheyCanBeAndDiffer) {
   EXPECT_EQ(runs.runs[2].name, "bf16");
 }
 
+TEST(ReadRuns, TheFolderOfAComparisonIsItsRuns) {
+  const ScratchFolder folder;
+  for (const char* run : {"bf16/seed-1", "bf16/seed-2", "fp32/seed-1"}) {
+    folder.write(concat("c/", run, "/record.jsonl"), lines());
+  }
+  folder.write("c/comparison.json", "{}");
+  const Runs runs = read_runs({folder / "c"});
+  ASSERT_EQ(runs.runs.size(), 3U);
+  EXPECT_EQ(runs.runs[0].record, folder / "c/bf16/seed-1/record.jsonl");
+  EXPECT_EQ(runs.runs[2].record, folder / "c/fp32/seed-1/record.jsonl");
+}
+
 TEST(ReadRuns, ACutLastLineIsLeftOutWithAWarning) {
   const ScratchFolder folder;
   folder.write("a/record.jsonl", lines() + "{\"schema\":1,");

@@ -432,6 +432,7 @@ LoopOutcome Loop::run(RunFolder folder, const std::string& first_message) {
     at::set_num_threads(static_cast<int>(config_.train.threads));
   }
   restore();
+  tensor::memory::reset_peak();  // a checkpoint was there twice for a moment
   if (!first_message.empty()) {
     emit(record::Message{progress_.step, record::Level::info, first_message});
   }

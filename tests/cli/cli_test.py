@@ -487,6 +487,10 @@ class CliTest(unittest.TestCase):
         self.fails(2, "--watts: 0 is not a number above 0", *compare, "--watts", "0")
         self.fails(2, "one seed is no test; use --seeds 5", *compare, "--margin", "0.1")
         self.fails(2, "one seed is no test; use --seeds 5", *compare, "--require", "quality")
+        self.fails(2, "--require: is empty; leave the option out, or give it a value", *compare, "--require", "")
+        self.fails(2, "valid: 1 to 1000", *compare, "--seeds", "1001")
+        self.fails(2, "would be validated on different windows", *compare, "--set", "train.microbatch=auto",
+                   "--set", "train.eval_windows=4")
         self.fails(2, "there is only bf16; name two", *compare, "--precisions", "bf16", "--require", "speed=1")
         self.fails(2, "set --target", *compare, "--require", "target")
         self.fails(2, "set --price", *compare, "--require", "cost=1", "--target", "2")

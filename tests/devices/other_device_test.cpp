@@ -292,7 +292,7 @@ TEST_F(OtherDeviceWithKernels, WhatNoKernelDoesIsRefused) {
               const optim::Optimizer optimizer(parameters,
                                                {.moments = ops::MomentFormat::blockwise8});
             }),
-            "optimizer: moments is blockwise8, which only the fused passes on cpu do; use fp32 or "
+            "optimizer: moments is blockwise8, which only the fused passes do; use fp32 or "
             "bf16");
 }
 
