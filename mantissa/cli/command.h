@@ -18,10 +18,6 @@ inline std::string refuse_empty_folder(const std::string& text) {
   return text.empty() ? "is empty; name a folder" : "";
 }
 
-inline std::string refuse_empty(const std::string& text) {
-  return text.empty() ? "is empty; leave the option out, or give it a value" : "";
-}
-
 /// Each adds one subcommand, whose callback does the work and may set `exit_code`, also to that of
 /// a failure before it throws.
 void add_train(CLI::App& app, int& exit_code);

@@ -17,6 +17,7 @@
 #include "mantissa/cli/stop_signals.h"
 #include "mantissa/cli/turns.h"
 #include "mantissa/ops/install_cpu_kernels.h"
+#include "mantissa/report/command_options.h"
 #include "mantissa/report/gate.h"
 #include "mantissa/report/study.h"
 #include "mantissa/report/study_json.h"
@@ -266,7 +267,7 @@ void add_compare(CLI::App& app, int& exit_code) {
                       "bits per base: training time until the first validation at or below it");
   command
       ->add_option("--price", options->price, "of an hour, 2.50/h: cost of a run and to the target")
-      ->check(refuse_empty);
+      ->check(report::refuse_empty);
   command->add_option("--margin", options->margin,
                       "bits per base within which the quality of two precisions is equivalent "
                       "(default: 0.01)");
@@ -282,7 +283,7 @@ void add_compare(CLI::App& app, int& exit_code) {
                    "is not met: quality (equivalent), speed=X (at least X times as fast), "
                    "memory=X (at most X of the peak), target (each run reached it), cost=X (to "
                    "the target, at most)")
-      ->check(refuse_empty);
+      ->check(report::refuse_empty);
   command
       ->add_option("--out", options->out,
                    "folder; a comparison that is there already goes on, or is printed again")

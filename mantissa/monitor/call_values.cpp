@@ -61,11 +61,7 @@ bool is_readable(const at::Tensor& tensor) {
 }
 
 bool holds_reals(const at::Tensor& tensor) {
-  if (!is_readable(tensor)) {
-    return false;
-  }
-  const at::ScalarType dtype = tensor.scalar_type();
-  return dtype == at::kFloat || dtype == at::kDouble || tensor::is_16bit(dtype);
+  return is_readable(tensor) && tensor::is_training_dtype(tensor.scalar_type());
 }
 
 std::vector<at::Tensor> tensors_in(const std::vector<c10::IValue>& values) {

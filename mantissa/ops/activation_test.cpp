@@ -22,6 +22,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/ops/rounding_bound.h"
 #include "mantissa/ops/simd_target_testing.h"
@@ -217,25 +218,17 @@ TEST_P(Activation, IsComputedAgainWhereItsArgumentsNeedNoGradient) {
 }
 
 TEST(ActivationErrors, SayWhatIsWrong) {
-  const auto message = [](const auto& call) -> std::string {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
   const Tensor x = at::ones({2, 4}).requires_grad_();
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(message_of<Error>([&] {
               gelu_linear(x, at::ones({3, 5}));
             }),
             "gelu_linear: weight has shape [3, 5] for an input of shape [2, 4]; pass (outputs, "
             "features)");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(message_of<Error>([&] {
               swiglu_linear(x, at::ones({2, 5}), at::ones({3, 4}));
             }),
             "swiglu_linear: up has shape [2, 5]; pass the gate's, [2, 4]");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(message_of<Error>([&] {
               gelu_linear(x, at::ones({3, 4}, at::kHalf));
             }),
             "gelu_linear: arguments are Float and Half; pass one dtype");

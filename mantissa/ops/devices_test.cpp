@@ -31,6 +31,7 @@
 #include "mantissa/ops/norm.h"
 #include "mantissa/ops/rotary.h"
 #include "mantissa/ops/sgd.h"
+#include "mantissa/ops/update_forms_testing.h"
 #include "mantissa/tensor/devices_testing.h"
 #include "mantissa/tensor/dtype.h"
 
@@ -139,50 +140,18 @@ TEST_P(Devices, GradientPassFindsWhatIsNotFinite) {
 
 // ----- updates
 
-enum class Kept { alone, master, split, compensated, rounded, stochastic };
-
-struct Form {
-  at::ScalarType dtype;
-  Kept kept;
-};
-
-const std::vector<Form> kForms = {
-    {at::kFloat, Kept::alone},          {at::kBFloat16, Kept::master},
-    {at::kHalf, Kept::master},          {at::kBFloat16, Kept::split},
-    {at::kBFloat16, Kept::compensated}, {at::kHalf, Kept::compensated},
-    {at::kBFloat16, Kept::rounded},     {at::kHalf, Kept::rounded},
-    {at::kBFloat16, Kept::stochastic},  {at::kHalf, Kept::stochastic}};
-
-WeightUpdate weight_of(const Form& form, const Tensor& start, const Tensor& gradient) {
-  WeightUpdate update;
-  update.gradient = gradient;
-  update.lr = 0.03;
-  update.weight_decay = 0.01;
-  const Tensor model = start.to(form.dtype);
-  if (form.kept == Kept::alone || form.kept == Kept::master) {
-    update.master = model.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-  }
-  if (form.kept != Kept::alone) {
-    update.model = model;
-  }
-  if (form.kept == Kept::split) {
-    update.rest = at::zeros_like(model, at::kShort);
-  } else if (form.kept == Kept::compensated) {
-    update.rest = at::zeros_like(model);
-  } else if (form.kept == Kept::rounded) {
-    update.lost = at::zeros({}, at::kLong);
-  } else if (form.kept == Kept::stochastic) {
-    update.rounding = numerics::Rounding::stochastic;
-    update.seed = 11;
-  }
-  return update;
+std::vector<Form> all_forms() {
+  std::vector<Form> forms = kForms;
+  forms.push_back({at::kBFloat16, Kept::stochastic});
+  forms.push_back({at::kHalf, Kept::stochastic});
+  return forms;
 }
 
 // Each form in sizes around those of pieces, odd ones, with other dtypes and strides of gradients,
 // and at addresses that no vector can be read from.
 std::vector<WeightUpdate> mixed_weights() {
   std::vector<WeightUpdate> result;
-  for (const Form& form : kForms) {
+  for (const Form& form : all_forms()) {
     for (const int64_t length : {0, 1, 5, 1023, 4096, 4099}) {
       result.push_back(weight_of(form, at::randn({length}), at::randn({length}).to(form.dtype)));
     }
@@ -195,23 +164,6 @@ std::vector<WeightUpdate> mixed_weights() {
     result[i].stream = (uint64_t{i} << 40) + 2;
   }
   return result;
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  if (!a.defined()) {
-    return !b.defined();
-  }
-  const Tensor here = a.cpu();
-  const at::ScalarType integer = b.element_size() == 2 ? at::kShort : at::kInt;
-  return b.is_floating_point() ? at::equal(here.view(integer), b.view(integer))
-                               : at::equal(here, b);
-}
-
-void expect_same(const WeightUpdate& there, const WeightUpdate& here) {
-  EXPECT_TRUE(same_bits(there.master, here.master));
-  EXPECT_TRUE(same_bits(there.model, here.model));
-  EXPECT_TRUE(same_bits(there.rest, here.rest));
-  EXPECT_TRUE(same_bits(there.lost, here.lost));
 }
 
 // On the device, in the same strides and as misaligned as here.

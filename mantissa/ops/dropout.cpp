@@ -102,8 +102,7 @@ bool has_kernel(const Tensor& x, const OptionalTensor& residual) {
 }
 
 void check_dtype(const char* name, const char* what, ScalarType dtype) {
-  MANTISSA_CHECK(dtype == at::kFloat || dtype == at::kDouble || tensor::is_16bit(dtype),
-                 InvalidArgument, name, ": ", what, " is ", dtype,
+  MANTISSA_CHECK(tensor::is_training_dtype(dtype), InvalidArgument, name, ": ", what, " is ", dtype,
                  "; pass Float, BFloat16, Half or Double");
 }
 

@@ -16,6 +16,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
 #include "mantissa/base/random.h"
 #include "mantissa/ops/rounding_bound.h"
 #include "mantissa/ops/simd_target_testing.h"
@@ -265,22 +266,15 @@ TEST(DropoutStatistics, NeighboursAndCallsAreIndependent) {
 
 TEST(DropoutErrors, SayWhatIsWrong) {
   const Tensor x = at::ones({2, 4});
-  const auto message = [](const auto& call) -> std::string {
-    try {
-      call();
-    } catch (const InvalidArgument& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_EQ(message([&] { dropout(x, 1.5); }), "dropout: p is 1.5; pass a probability from 0 to 1");
-  EXPECT_EQ(message([&] { ops::dropout(x, NAN, false); }),
+  EXPECT_EQ(message_of<InvalidArgument>([&] { dropout(x, 1.5); }),
+            "dropout: p is 1.5; pass a probability from 0 to 1");
+  EXPECT_EQ(message_of<InvalidArgument>([&] { ops::dropout(x, NAN, false); }),
             "dropout: p is nan; pass a probability from 0 to 1");
-  EXPECT_EQ(message([&] { dropout(x.to(at::kLong), 0.5); }),
+  EXPECT_EQ(message_of<InvalidArgument>([&] { dropout(x.to(at::kLong), 0.5); }),
             "dropout: x is Long; pass Float, BFloat16, Half or Double");
-  EXPECT_EQ(message([&] { dropout_add(x, x.to(at::kInt), 0.5); }),
+  EXPECT_EQ(message_of<InvalidArgument>([&] { dropout_add(x, x.to(at::kInt), 0.5); }),
             "dropout_add: residual is Int; pass Float, BFloat16, Half or Double");
-  EXPECT_EQ(message([&] { dropout_add(x, at::ones({4}), 0.5); }),
+  EXPECT_EQ(message_of<InvalidArgument>([&] { dropout_add(x, at::ones({4}), 0.5); }),
             "dropout_add: residual has shape [4]; pass that of x, [2, 4]");
 }
 

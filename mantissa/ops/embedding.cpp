@@ -27,24 +27,21 @@ namespace {
 using at::ScalarType;
 using at::Tensor;
 
-bool is_training_dtype(ScalarType dtype) {
-  return dtype == at::kFloat || dtype == at::kDouble || tensor::is_16bit(dtype);
-}
-
 void check(const Tensor& table, const Tensor& indices, int64_t padding_idx,
            std::optional<ScalarType> dtype) {
   MANTISSA_CHECK(table.dim() == 2, InvalidArgument, "embedding: table has shape ", table.sizes(),
                  "; pass (rows, numbers a row)");
-  MANTISSA_CHECK(is_training_dtype(table.scalar_type()), InvalidArgument, "embedding: table is ",
-                 table.scalar_type(), "; pass Float, BFloat16, Half or Double");
+  MANTISSA_CHECK(tensor::is_training_dtype(table.scalar_type()), InvalidArgument,
+                 "embedding: table is ", table.scalar_type(),
+                 "; pass Float, BFloat16, Half or Double");
   MANTISSA_CHECK(indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt,
                  InvalidArgument, "embedding: indices are ", indices.scalar_type(),
                  "; pass Long or Int");
   MANTISSA_CHECK(padding_idx >= -1 && padding_idx < table.size(0), InvalidArgument,
                  "embedding: padding_idx is ", padding_idx, " for a table of ", table.size(0),
                  " rows; pass one of them, or -1");
-  MANTISSA_CHECK(!dtype || is_training_dtype(*dtype), InvalidArgument, "embedding: dtype is ",
-                 *dtype, "; pass Float, BFloat16, Half or Double");
+  MANTISSA_CHECK(!dtype || tensor::is_training_dtype(*dtype), InvalidArgument,
+                 "embedding: dtype is ", *dtype, "; pass Float, BFloat16, Half or Double");
 }
 
 // int64 and contiguous, all in the table.

@@ -17,6 +17,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
 #include "mantissa/ops/rounding_bound.h"
 #include "mantissa/ops/simd_target_testing.h"
 
@@ -207,16 +208,8 @@ TEST(ComposedEmbedding, Fp64AddsUpInFp64) {
 
 TEST(EmbeddingErrors, SayWhatIsWrong) {
   const Tensor table = at::ones({4, 2});
-  const auto message = [](const auto& call) -> std::string {
-    try {
-      call();
-    } catch (const InvalidArgument& error) {
-      return error.what();
-    }
-    return "";
-  };
   const auto of = [&](const Tensor& indices, int64_t padding_idx = -1) {
-    return message([&] { ops::embedding(table, indices, padding_idx); });
+    return message_of<InvalidArgument>([&] { ops::embedding(table, indices, padding_idx); });
   };
   EXPECT_EQ(of(at::tensor({0, 1, 2, 3, 3, 4}, at::kLong).view({2, 3})),
             "embedding: index 4 at position [1, 2] is outside of a table of 4 rows; pass 0 to 3");
@@ -225,11 +218,14 @@ TEST(EmbeddingErrors, SayWhatIsWrong) {
   EXPECT_EQ(of(at::ones({2})), "embedding: indices are Float; pass Long or Int");
   EXPECT_EQ(of(at::ones({2}, at::kLong), 4),
             "embedding: padding_idx is 4 for a table of 4 rows; pass one of them, or -1");
-  EXPECT_EQ(message([&] { ops::embedding(at::ones({4}), at::ones({2}, at::kLong)); }),
-            "embedding: table has shape [4]; pass (rows, numbers a row)");
-  EXPECT_EQ(message([&] { ops::embedding(table.to(at::kInt), at::ones({2}, at::kLong)); }),
+  EXPECT_EQ(
+      message_of<InvalidArgument>([&] { ops::embedding(at::ones({4}), at::ones({2}, at::kLong)); }),
+      "embedding: table has shape [4]; pass (rows, numbers a row)");
+  EXPECT_EQ(message_of<InvalidArgument>(
+                [&] { ops::embedding(table.to(at::kInt), at::ones({2}, at::kLong)); }),
             "embedding: table is Int; pass Float, BFloat16, Half or Double");
-  EXPECT_EQ(message([&] { ops::embedding(table, at::ones({2}, at::kLong), -1, at::kInt); }),
+  EXPECT_EQ(message_of<InvalidArgument>(
+                [&] { ops::embedding(table, at::ones({2}, at::kLong), -1, at::kInt); }),
             "embedding: dtype is Int; pass Float, BFloat16, Half or Double");
 }
 

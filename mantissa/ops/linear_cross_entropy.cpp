@@ -68,8 +68,7 @@ void check_shapes(const Tensor& input, const Tensor& weight, const OptionalTenso
 void check_types(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
                  const Tensor& targets) {
   const at::ScalarType dtype = input.scalar_type();
-  MANTISSA_CHECK(dtype == at::kFloat || dtype == at::kDouble || tensor::is_16bit(dtype),
-                 InvalidArgument, kName, ": input is ", dtype,
+  MANTISSA_CHECK(tensor::is_training_dtype(dtype), InvalidArgument, kName, ": input is ", dtype,
                  "; pass Float, BFloat16, Half or Double");
   MANTISSA_CHECK(weight.scalar_type() == dtype, InvalidArgument, kName, ": weight is ",
                  weight.scalar_type(), " and input ", dtype, "; pass one dtype");

@@ -40,13 +40,17 @@ void check(const Tensor& x, const Tensor& filter, const OptionalTensor& bias) {
                  " channels of the input");
   for (const Tensor& tensor : {x, filter, bias.value_or(x)}) {
     const ScalarType dtype = tensor.scalar_type();
-    MANTISSA_CHECK(dtype == at::kFloat || dtype == at::kDouble || tensor::is_16bit(dtype),
-                   InvalidArgument, "long_convolution: an argument is ", dtype,
-                   "; pass FP32, BF16, FP16 or FP64");
+    MANTISSA_CHECK(tensor::is_training_dtype(dtype), InvalidArgument,
+                   "long_convolution: an argument is ", dtype, "; pass FP32, BF16, FP16 or FP64");
     MANTISSA_CHECK(tensor.device() == x.device(), InvalidArgument,
                    "long_convolution: arguments are on ", x.device(), " and ", tensor.device(),
                    "; pass one device");
   }
+}
+
+// Those that meet numbers of rows of `length`.
+Tensor first_taps(const Tensor& filter, int64_t length) {
+  return filter.narrow(1, 0, std::min(length, filter.size(1)));
 }
 
 // Rows (b, c) of a CPU tensor (B, C, L) in FP32, BF16 or FP16, of contiguous numbers.
@@ -136,7 +140,7 @@ class Filters {
   Filters(const RightAnglePlan& plan, int64_t length, const Tensor& filter,
           const OptionalTensor& bias)
       : plan_(plan),
-        rows_(filter.narrow(1, 0, std::min(length, filter.size(1))).unsqueeze(0)),
+        rows_(first_taps(filter, length).unsqueeze(0)),
         bias_(bias ? bias->to(at::kFloat).contiguous() : Tensor()) {}
 
   const float* spectrum(int64_t c, const Buffers& buffers) const {
@@ -217,8 +221,7 @@ Gradients gradients_on_cpu(const Tensor& grad_out, const Tensor& x, const Tensor
   const Rows grad_outs(grad_out);
   const Rows rows(x);
   const Rows grad_rows(wanted.x ? result.x : x);
-  const Tensor taps =
-      wanted.filter ? result.filter.narrow(1, 0, std::min(x.size(2), filter.size(1))) : filter;
+  const Tensor taps = wanted.filter ? first_taps(result.filter, x.size(2)) : filter;
   const Rows grad_filters(taps.unsqueeze(0));
   float* grad_bias = wanted.filter ? result.bias.mutable_data_ptr<float>() : nullptr;
   const RightAnglePlan plan(x.size(2));
@@ -266,10 +269,6 @@ Tensor spectrum_of(const Tensor& rows, int64_t length, ScalarType wide) {
 
 Tensor rows_of(const Tensor& spectrum, int64_t length) {
   return at::fft_irfft(spectrum, 2 * length).narrow(-1, 0, length);
-}
-
-Tensor first_taps(const Tensor& filter, int64_t length) {
-  return filter.narrow(1, 0, std::min(length, filter.size(1)));
 }
 
 Tensor composed_convolution(const Tensor& x, const Tensor& filter, const OptionalTensor& bias) {

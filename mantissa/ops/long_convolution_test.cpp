@@ -20,6 +20,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
 #include "mantissa/ops/cpu/right_angle_plan.h"
 #include "mantissa/ops/rounding_bound.h"
 #include "mantissa/ops/simd_target_testing.h"
@@ -433,12 +434,7 @@ TEST(LongConvolutionRefuses, OtherShapesAndDtypes) {
   const Tensor x = random({2, 3, 40}, at::kFloat);
   const Tensor filter = random({3, 40}, at::kFloat);
   const auto failure = [](const Tensor& x_in, const Tensor& filter_in, const OptionalTensor& bias) {
-    try {
-      long_convolution(x_in, filter_in, bias);
-    } catch (const InvalidArgument& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return message_of<InvalidArgument>([&] { long_convolution(x_in, filter_in, bias); });
   };
   EXPECT_EQ(failure(x[0][0], filter, {}),
             "long_convolution: x has shape [40]; pass (batch, channels, length)");

@@ -48,10 +48,6 @@ struct NormGradients {
   Tensor bias;
 };
 
-bool is_training_dtype(ScalarType dtype) {
-  return dtype == at::kFloat || dtype == at::kDouble || tensor::is_16bit(dtype);
-}
-
 ScalarType wide_dtype(const Tensor& tensor) {
   return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
@@ -75,7 +71,7 @@ void check(NormKind kind, const Tensor& x, const OptionalTensor& residual, const
                    x.device(), " and ", other.device(), "; pass one device");
   }
   const auto check_dtype = [name](const char* what, ScalarType is) {
-    MANTISSA_CHECK(is_training_dtype(is), InvalidArgument, name, ": ", what, " is ", is,
+    MANTISSA_CHECK(tensor::is_training_dtype(is), InvalidArgument, name, ": ", what, " is ", is,
                    "; pass Float, BFloat16, Half or Double");
   };
   check_dtype("x", x.scalar_type());

@@ -17,6 +17,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/message_of.h"
 #include "mantissa/ops/rounding_bound.h"
 #include "mantissa/ops/simd_target_testing.h"
 
@@ -316,23 +317,15 @@ TEST(LayerNorm, IsThatOfLibTorchToRoundings) {
 TEST(NormErrors, SayWhatIsWrong) {
   const Tensor x = at::ones({2, 4});
   const Tensor weight = at::ones({4});
-  const auto message = [](const auto& call) -> std::string {
-    try {
-      call();
-    } catch (const InvalidArgument& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_EQ(message([&] { layer_norm(x, at::ones({5}), {}); }),
+  EXPECT_EQ(message_of<InvalidArgument>([&] { layer_norm(x, at::ones({5}), {}); }),
             "layer_norm: weight has shape [5]; pass the 4 numbers of a row of x");
-  EXPECT_EQ(message([&] { rms_norm(x.to(at::kLong), weight); }),
+  EXPECT_EQ(message_of<InvalidArgument>([&] { rms_norm(x.to(at::kLong), weight); }),
             "rms_norm: x is Long; pass Float, BFloat16, Half or Double");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(message_of<InvalidArgument>([&] {
               add_rms_norm(x, at::ones({1, 4}), weight);
             }),
             "rms_norm: residual has shape [1, 4]; pass that of x, [2, 4]");
-  EXPECT_EQ(message([&] { layer_norm(at::ones({}), weight, {}); }),
+  EXPECT_EQ(message_of<InvalidArgument>([&] { layer_norm(at::ones({}), weight, {}); }),
             "layer_norm: x has shape []; pass (..., D) with numbers in a row");
 }
 

@@ -1,10 +1,17 @@
 #pragma once
 
+#include <string>
+
 #include <CLI/CLI.hpp>
 
 #include "mantissa/report/command.h"
 
 namespace mantissa::report {
+
+/// For CLI::Option::check.
+inline std::string refuse_empty(const std::string& text) {
+  return text.empty() ? "is empty; leave the option out, or give it a value" : "";
+}
 
 /// The arguments of `mantissa report`, which are those of `mantissa-report`.
 inline void add_options(CLI::App& command, CommandOptions& options) {
@@ -12,9 +19,6 @@ inline void add_options(CLI::App& command, CommandOptions& options) {
       .add_option("RUN", options.runs,
                   "folder of a run, its record.jsonl, or a folder of runs such as compare makes")
       ->required();
-  const auto refuse_empty = [](const std::string& text) {
-    return std::string(text.empty() ? "is empty; leave the option out, or give it a value" : "");
-  };
   command
       .add_option("-o,--output", options.output,
                   "page to write: one HTML file that needs nothing else")

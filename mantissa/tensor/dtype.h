@@ -17,4 +17,9 @@ MANTISSA_API numerics::Format format_of(at::ScalarType dtype);
 /// BFloat16 or Half.
 inline bool is_16bit(at::ScalarType dtype) { return dtype == at::kBFloat16 || dtype == at::kHalf; }
 
+/// Float, BFloat16, Half or Double: what models compute in.
+inline bool is_training_dtype(at::ScalarType dtype) {
+  return dtype == at::kFloat || dtype == at::kDouble || is_16bit(dtype);
+}
+
 }  // namespace mantissa::tensor

@@ -24,18 +24,6 @@ class LoopTest : public TinyRunTest {
  protected:
   static void SetUpTestSuite() { ops::install_cpu_kernels(); }
 
-  static tensor::StateDict final_state(const std::filesystem::path& folder) {
-    return checkpoint::read_latest(folder / "checkpoints").checkpoint.state;
-  }
-
-  static void expect_equal(const tensor::StateDict& a, const tensor::StateDict& b) {
-    ASSERT_EQ(a.tensors().size(), b.tensors().size());
-    for (const auto& [name, tensor] : a.tensors()) {
-      EXPECT_TRUE(at::equal(tensor, b.tensor(name))) << name;
-    }
-    EXPECT_EQ(a.scalars(), b.scalars());
-  }
-
   // Asks the loop to stop once it has done `steps` of them.
   static LoopOptions stop_after(int64_t steps, std::atomic<int>& stop) {
     LoopOptions options;

@@ -1,11 +1,9 @@
 #include "mantissa/train/run_slice.h"
 
-#include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/message_of.h"
-#include "mantissa/checkpoint/reader.h"
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/record/reader.h"
 #include "mantissa/train/tiny_run_test.h"
@@ -19,18 +17,6 @@ using testing::HasSubstr;
 class RunSliceTest : public TinyRunTest {
  protected:
   static void SetUpTestSuite() { ops::install_cpu_kernels(); }
-
-  static tensor::StateDict final_state(const std::filesystem::path& folder) {
-    return checkpoint::read_latest(folder / "checkpoints").checkpoint.state;
-  }
-
-  static void expect_equal(const tensor::StateDict& a, const tensor::StateDict& b) {
-    ASSERT_EQ(a.tensors().size(), b.tensors().size());
-    for (const auto& [name, tensor] : a.tensors()) {
-      EXPECT_TRUE(at::equal(tensor, b.tensor(name))) << name;
-    }
-    EXPECT_EQ(a.scalars(), b.scalars());
-  }
 };
 
 // Runs of three formats take turns; all state moves in FP16, which overflows at first.

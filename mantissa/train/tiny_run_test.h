@@ -5,9 +5,12 @@
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
 #include "mantissa/base/scratch_folder.h"
+#include "mantissa/checkpoint/reader.h"
+#include "mantissa/tensor/state_dict.h"
 #include "mantissa/train/run_config.h"
 
 namespace mantissa::train {
@@ -27,6 +30,18 @@ class TinyRunTest : public ::testing::Test {
                                  "[train]\nsteps = 9\nbatch = 4\neval_every = 4\n"
                                  "[optim]\nlr = 1e-2\nwarmup = 2\n");
     return load_run_config(file, settings);
+  }
+
+  static tensor::StateDict final_state(const std::filesystem::path& folder) {
+    return checkpoint::read_latest(folder / "checkpoints").checkpoint.state;
+  }
+
+  static void expect_equal(const tensor::StateDict& a, const tensor::StateDict& b) {
+    ASSERT_EQ(a.tensors().size(), b.tensors().size());
+    for (const auto& [name, tensor] : a.tensors()) {
+      EXPECT_TRUE(at::equal(tensor, b.tensor(name))) << name;
+    }
+    EXPECT_EQ(a.scalars(), b.scalars());
   }
 
   ScratchFolder root_;

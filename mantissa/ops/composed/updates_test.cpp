@@ -21,6 +21,7 @@
 #include "mantissa/ops/adamw.h"
 #include "mantissa/ops/ema.h"
 #include "mantissa/ops/sgd.h"
+#include "mantissa/ops/update_forms_testing.h"
 #include "mantissa/tensor/host_reads_testing.h"
 
 namespace mantissa::ops {
@@ -31,42 +32,6 @@ using at::Tensor;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 Tensor scalar(double value) { return at::full({}, value, at::kFloat); }
-
-// How the FP32 weight is kept: see WeightUpdate.
-enum class Kept { alone, master, split, compensated, rounded };
-
-struct Form {
-  at::ScalarType dtype;
-  Kept kept;
-};
-
-const std::vector<Form> kForms = {
-    {at::kFloat, Kept::alone},          {at::kBFloat16, Kept::master},
-    {at::kHalf, Kept::master},          {at::kBFloat16, Kept::split},
-    {at::kBFloat16, Kept::compensated}, {at::kHalf, Kept::compensated},
-    {at::kBFloat16, Kept::rounded},     {at::kHalf, Kept::rounded}};
-
-WeightUpdate weight_of(const Form& form, const Tensor& start, const Tensor& gradient) {
-  WeightUpdate update;
-  update.gradient = gradient;
-  update.lr = 0.03;
-  update.weight_decay = 0.01;
-  const Tensor model = start.to(form.dtype);
-  if (form.kept == Kept::alone || form.kept == Kept::master) {
-    update.master = model.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-  }
-  if (form.kept != Kept::alone) {
-    update.model = model;
-  }
-  if (form.kept == Kept::split) {
-    update.rest = at::zeros_like(model, at::kShort);
-  } else if (form.kept == Kept::compensated) {
-    update.rest = at::zeros_like(model);
-  } else if (form.kept == Kept::rounded) {
-    update.lost = at::zeros({}, at::kLong);
-  }
-  return update;
-}
 
 // Each form with some lengths, none of them a multiple of a vector and one empty; gradients of
 // other dtypes and strides; a gradient with zeros in it.
@@ -93,22 +58,6 @@ WeightUpdate copy(const WeightUpdate& weight) {
   result.rest = cloned(weight.rest);
   result.lost = cloned(weight.lost);
   return result;
-}
-
-// Also the sign of a zero and the payload of a NaN.
-bool same_bits(const Tensor& a, const Tensor& b) {
-  if (!a.defined()) {
-    return !b.defined();
-  }
-  const at::ScalarType integer = a.element_size() == 2 ? at::kShort : at::kInt;
-  return a.is_floating_point() ? at::equal(a.view(integer), b.view(integer)) : at::equal(a, b);
-}
-
-void expect_same(const WeightUpdate& a, const WeightUpdate& b) {
-  EXPECT_TRUE(same_bits(a.master, b.master));
-  EXPECT_TRUE(same_bits(a.model, b.model));
-  EXPECT_TRUE(same_bits(a.rest, b.rest));
-  EXPECT_TRUE(same_bits(a.lost, b.lost));
 }
 
 std::vector<AdamwParameter> adamw_parameters(const std::vector<WeightUpdate>& weights) {

@@ -37,4 +37,14 @@ inline const float* scalar_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr<float>() : nullptr;
 }
 
+/// Appends a tensor of `numel` elements, which a grid works on in pieces of `piece`, to a
+/// GradientList or an UpdateList.
+template <typename List, typename Entry>
+void append(List& list, const Entry& entry, int64_t numel, int64_t piece) {
+  list.tensors[list.size] = entry;
+  list.first_piece[list.size + 1] =
+      list.first_piece[list.size] + static_cast<int32_t>(cuda::pieces_of(numel, piece));
+  ++list.size;
+}
+
 }  // namespace mantissa::ops::device

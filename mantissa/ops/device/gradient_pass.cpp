@@ -47,13 +47,10 @@ GradientPass by_kernels(const DeviceKernels& kernels, at::TensorList gradients,
     list.sums = next;
     for (size_t i = begin; i < tensors.size() && list.size < cuda::GradientList::kMost; ++i) {
       const at::Tensor& tensor = tensors[i];
-      list.tensors[list.size] = {tensor.const_data_ptr(), tensor.numel(),
-                                 device::storage_of(tensor.scalar_type()),
-                                 device::is_aligned(tensor)};
-      list.first_piece[list.size + 1] =
-          list.first_piece[list.size] +
-          static_cast<int32_t>(cuda::pieces_of(tensor.numel(), cuda::kGradientPiece));
-      ++list.size;
+      const cuda::GradientTensor entry = {tensor.const_data_ptr(), tensor.numel(),
+                                          device::storage_of(tensor.scalar_type()),
+                                          device::is_aligned(tensor)};
+      device::append(list, entry, tensor.numel(), cuda::kGradientPiece);
     }
     check_launch(kernels, kernels.functions->gradient_sums(list, stream), "gradient_pass");
     next += list.first_piece[list.size];

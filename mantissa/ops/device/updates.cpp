@@ -118,11 +118,7 @@ class Updates {
       cuda::UpdateList list = {};
       list.use = use_;
       for (size_t i = begin; i < tensors_.size() && list.size < cuda::UpdateList::kMost; ++i) {
-        list.tensors[list.size] = tensors_[i];
-        list.first_piece[list.size + 1] =
-            list.first_piece[list.size] +
-            static_cast<int32_t>(cuda::pieces_of(tensors_[i].count, cuda::kUpdatePiece));
-        ++list.size;
+        device::append(list, tensors_[i], tensors_[i].count, cuda::kUpdatePiece);
       }
       check_launch(kernels_, launch(list, stream_), name);
     }
@@ -135,7 +131,7 @@ class Updates {
       for (size_t i = begin; i < steps.size() && counts.size < cuda::StepCounts::kMost; ++i) {
         counts.steps[counts.size++] = steps[i];
       }
-      check_launch(kernels_, kernels_.functions->count_steps(counts, stream_), "adamw_");
+      check_launch(kernels_, kernels_.functions->count_steps(counts, stream_), "adamw_enqueued_");
     }
   }
 
@@ -148,7 +144,8 @@ class Updates {
   std::vector<at::Tensor> gradients_;  // kept until their kernels are enqueued
 };
 
-void check_stream_offset(const GradientUse& use, at::Device device, const Place& where) {
+void check(const GradientUse& use, at::Device device, const char* where) {
+  composed::check_use(use, device, where);
   if (use.stream_offset.defined()) {
     MANTISSA_CHECK(use.stream_offset.dim() == 0 && use.stream_offset.scalar_type() == at::kLong &&
                        use.stream_offset.device() == device,
@@ -180,8 +177,7 @@ void adamw_enqueued_(const std::vector<AdamwParameter>& parameters, const AdamwO
     adamw_composed_(parameters, options, use);
     return;
   }
-  composed::check_use(use, device, "adamw_enqueued_");
-  check_stream_offset(use, device, "adamw_enqueued_");
+  check(use, device, "adamw_enqueued_");
   for (size_t i = 0; i < parameters.size(); ++i) {
     const AdamwParameter& parameter = parameters[i];
     const Place where("adamw_enqueued_", "parameter", i);
@@ -226,8 +222,7 @@ void sgd_enqueued_(const std::vector<SgdParameter>& parameters, const SgdOptions
     sgd_composed_(parameters, options, use);
     return;
   }
-  composed::check_use(use, device, "sgd_enqueued_");
-  check_stream_offset(use, device, "sgd_enqueued_");
+  check(use, device, "sgd_enqueued_");
   for (size_t i = 0; i < parameters.size(); ++i) {
     const SgdParameter& parameter = parameters[i];
     const Place where("sgd_enqueued_", "parameter", i);
