@@ -41,6 +41,7 @@ TEST(PolicyFile, LeavesDefaultsToWhatIsNotGiven) {
 TEST(PolicyFile, PrintsWhatItParses) {
   for (const std::string text :
        {"fp32", "torch compute=fp16", "torch-cpu compute=tf32", "torch mm=fp32 softmax.int=keep",
+        "torch mm@blocks.*=fp32 softmax.int@a.b=keep",
         "torch-fixed fft=keep output=fp32 scope:a.*=fp32 parameter:*.D=fp32", "genomics",
         "apex-o2"}) {
     const Policy policy = parse_policy(text);

@@ -11,10 +11,10 @@
 #include "mantissa/base/api.h"
 #include "mantissa/data/batch.h"
 #include "mantissa/models/transformer.h"
-#include "mantissa/monitor/skip_reason.h"
 #include "mantissa/numerics/format.h"
 #include "mantissa/optim/ema.h"
 #include "mantissa/optim/optimizer.h"
+#include "mantissa/train/skip_explanation.h"
 
 namespace mantissa::train {
 
@@ -30,11 +30,6 @@ struct StepParts {
   bool explain_skips = true;  // run a skipped step again to learn why
   optim::Ema* ema = nullptr;
   bool gradient_statistics = false;  // report those of each parameter
-};
-
-struct SkipExplanation {
-  monitor::SkipReason reason;
-  size_t microbatch = 0;  // the first that shows it
 };
 
 struct StepReport {
