@@ -54,8 +54,9 @@ std::vector<Case> records() {
                }),
       by_code("nan_in_an_image", filled({1, 1, 4, 4}, 1),
               [](const Tensor& x, bool is_faulty) {
-                Tensor image = filled({1, 1, 4, 4}, 0.5);
-                image.select(3, 0).fill_(is_faulty ? kNan : 0.25F);
+                std::vector<float> pixels(16, 0.5F);
+                pixels[0] = is_faulty ? kNan : 0.25F;
+                const Tensor image = values(pixels).view({1, 1, 4, 4});
                 Tensor pooled;
                 {
                   const Scope scope("stem.pool");

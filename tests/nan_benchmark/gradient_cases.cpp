@@ -2,7 +2,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linalg_eigh.h>
+#include <ATen/ops/special_entr.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/xlogy.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "case.h"
@@ -81,10 +83,20 @@ std::vector<Case> in_fp32() {
                  const Scope scope("angle");
                  return x.asin();
                }),
-      by_value("atan2_at_origin", zero, one,
+      by_value("hypot_at_origin", zero, one,
                [](const Tensor& x) {
                  const Scope scope("torsion");
-                 return x.atan2(x * 2.0);
+                 return x.hypot(x * 2.0);
+               }),
+      by_value("entropy_at_zero", zero, filled({3}, 0.5),
+               [](const Tensor& p) {
+                 const Scope scope("loss.entropy");
+                 return at::special_entr(p);
+               }),
+      by_value("xlogy_at_zero", zero, one,
+               [](const Tensor& x) {
+                 const Scope scope("loss.likelihood");
+                 return at::xlogy(x, x);
                }),
       by_value("division_by_tiny", filled({3}, 1e-20), one,
                [](const Tensor& x) {

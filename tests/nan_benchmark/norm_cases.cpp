@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/group_norm.h>
-#include <ATen/ops/instance_norm.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linalg_vector_norm.h>
 
@@ -105,12 +104,6 @@ std::vector<Case> of_libtorch() {
                [](const Tensor& x) {
                  const Scope scope("unet.norm");
                  return at::group_norm(x, 2, {}, {}, 0);
-               }),
-      by_value("instance_norm_without_eps", filled({1, 2, 4}, 3),
-               values({1, 2, 3, 4, 5, 6, 7, 8}).view({1, 2, 4}),
-               [](const Tensor& x) {
-                 const Scope scope("style.norm");
-                 return at::instance_norm(x, {}, {}, {}, {}, true, 0.1, 0, false);
                }),
   };
 }

@@ -192,15 +192,15 @@ std::string alarm_of(const Case& given, const Truth& truth, const amp::Policy& p
 
 // That the case is a failure, told by its numbers alone.
 std::string failure_of(const Case& given, const Truth& truth, const amp::Policy& policy) {
-  if (truth.finding != "nonfinite" && truth.finding != "given" && truth.finding != "scale") {
+  if (is_lint_rule(truth.finding)) {
     return "";
   }
   Step step(given, /*is_faulty=*/true);
   step.run(policy, truth.scale);
-  if (!step.is_finite() || truth.pass == "update") {
+  if (step.is_finite() == truth.is_hidden) {
     return "";
   }
-  return "the faulty step is finite";
+  return truth.is_hidden ? "the faulty step is not finite" : "the faulty step is finite";
 }
 
 double seconds(const std::function<void()>& work) {

@@ -15,9 +15,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::string_view, 13> kKeys = {
-    "name",  "kind", "policy", "scale", "finding", "pass",  "operation",
-    "scope", "cast", "cure",   "keep",  "why",     "source"};
+constexpr std::array<std::string_view, 14> kKeys = {
+    "name",  "kind", "policy", "scale", "finding", "pass",   "operation",
+    "scope", "cast", "cure",   "keep",  "why",     "source", "hidden"};
 
 Truth parse(const json& entry, const std::string& where) {
   for (const auto& [key, value] : entry.items()) {
@@ -34,6 +34,7 @@ Truth parse(const json& entry, const std::string& where) {
   truth.operation = entry.at("operation");
   truth.is_cast = entry.value("cast", false);
   truth.scope = entry.at("scope");
+  truth.is_hidden = entry.value("hidden", false);
   truth.cure = entry.at("cure");
   truth.keep = entry.value("keep", std::vector<std::string>());
   truth.why = entry.at("why");

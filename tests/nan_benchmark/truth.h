@@ -17,6 +17,7 @@ struct Truth {
   std::string operation;  // as called: `aten::linear`; in the backward pass the node
   bool is_cast = false;   // not its result but the cast of an operand
   std::string scope;
+  bool is_hidden = false;         // the step is finite all the same, and wrong
   std::vector<std::string> cure;  // any of keep, bf16, scale; empty: nothing of these
   std::vector<std::string> keep;  // operations, the least number of them
   std::string why;
