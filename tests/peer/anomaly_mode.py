@@ -123,7 +123,7 @@ class AnomalyMode(unittest.TestCase):
             print(f"| {kind} | {' | '.join(map(str, row))} |")
         self.assertGreater(rows["all"][1], rows["all"][2])
         # It does name the classical case.
-        self.assertTrue(is_named(next(truth for truth in self.truths if truth["name"] == "norm_by_hand_at_zero")))
+        self.assertTrue(is_named(next(truth for truth in self.truths if truth["name"] == "where_hides_the_root_of_zero")))
 
 
 if __name__ == "__main__":
