@@ -145,20 +145,20 @@ Tensor product(const Tensor& x, double weight) {
 }
 
 std::vector<Case> loss_scales() {
-  const Tensor x = filled({1, 1}, 1);
+  const Tensor one = filled({1, 1}, 1);
   return {
-      by_code("scale_beyond_fp16", x,
+      by_code("scale_beyond_fp16", one,
               [](const Tensor& x, bool is_faulty) {
                 return is_faulty ? product(x, 1) : product(x, 1).to(at::kFloat) * 1e-3;
               }),
-      by_code("scale_times_slope_beyond_fp16", x,
+      by_code("scale_times_slope_beyond_fp16", one,
               [](const Tensor& x, bool is_faulty) { return product(x, is_faulty ? 100 : 1); }),
-      by_code("scale_after_growth", x,
+      by_code("scale_after_growth", one,
               [](const Tensor& x, bool is_faulty) {
                 // 80 * 512 is within FP16; the scale has just become 1024.
                 return product(x, is_faulty ? 80 : 40);
               }),
-      by_code("scale_in_a_deep_chain", x,
+      by_code("scale_in_a_deep_chain", one,
               [](const Tensor& x, bool is_faulty) {
                 Tensor y = x;
                 for (int i = 0; i < 4; ++i) {
@@ -167,7 +167,7 @@ std::vector<Case> loss_scales() {
                 }
                 return y;
               }),
-      by_code("large_slope_without_scale", x,
+      by_code("large_slope_without_scale", one,
               [](const Tensor& x, bool is_faulty) {
                 const Tensor y = product(x, 1);
                 const Scope scope("loss.weight");

@@ -136,7 +136,10 @@ std::vector<Case> convolution_cases() {
       by_value("conv1d_depthwise", filled({1, 4, 16}, 70), filled({1, 4, 16}, 1),
                [](const Tensor& x) {
                  const Scope scope("mixer.depthwise");
-                 return at::conv1d(half(x), filled({4, 1, 16}, 70, at::kHalf), {}, 1, 0, 1, 4);
+                 const std::vector<int64_t> one = {1};
+                 const std::vector<int64_t> zero = {0};
+                 return at::conv1d(half(x), filled({4, 1, 16}, 70, at::kHalf), {}, one, zero, one,
+                                   4);
                }),
       by_value("conv_transpose1d", filled({1, 1024, 1}, 8), filled({1, 1024, 1}, 1),
                [](const Tensor& x) {

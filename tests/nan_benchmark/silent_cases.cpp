@@ -20,10 +20,10 @@ using tensor::Scope;
 namespace {
 
 std::vector<Case> gradients() {
-  const Tensor x = filled({4, 4}, 1);
+  const Tensor ones = filled({4, 4}, 1);
   return {
       // Without a loss scale: below 2^-25, half of the smallest number of FP16.
-      by_code("gradient_dead_by_underflow", x,
+      by_code("gradient_dead_by_underflow", ones,
               [](const Tensor& x, bool is_faulty) {
                 Tensor y;
                 {
@@ -33,7 +33,7 @@ std::vector<Case> gradients() {
                 const Scope scope("loss.weight");
                 return y.to(at::kFloat) * (is_faulty ? 1e-8 : 1e-2);
               }),
-      by_code("gradient_subnormal", x,
+      by_code("gradient_subnormal", ones,
               [](const Tensor& x, bool is_faulty) {
                 Tensor y;
                 {
