@@ -84,8 +84,12 @@ std::optional<FailedStep> NextSteps::train(
         break;
       }
       if (attempt == kMostSkips || !is_on_its_way(report, learner)) {
-        std::string why = report.skip ? describe(*report.skip, batches, *data_.genome) : "";
-        return FailedStep{steps_done_ + step + 1, std::move(report), std::move(why)};
+        FailedStep failed{steps_done_ + step + 1, std::move(report), "", ""};
+        if (const auto& skip = failed.report.skip) {
+          failed.why = describe(*skip, batches, *data_.genome);
+          failed.bases = bases_of(*skip, batches, *data_.genome);
+        }
+        return failed;
       }
     }
   }

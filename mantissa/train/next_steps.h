@@ -25,7 +25,8 @@ struct NextStepsOptions {
 struct FailedStep {
   int64_t step = 0;  // of the run, from 1
   StepReport report;
-  std::string why;  // one line, with the bases; empty where it was not asked for
+  std::string why;    // one line; empty where it was not asked for
+  std::string bases;  // of the sequence, or of the first of several, that show it: `chrI:1-128`
 };
 
 /// The policy of a run, with its formats.
