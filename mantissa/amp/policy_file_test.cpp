@@ -52,7 +52,8 @@ TEST(PolicyFile, PrintsWhatItParses) {
 TEST(PolicyFile, TheExampleInRecipesParses) {
   const Policy policy = find_policy(MANTISSA_SOURCE_DIR "/recipes/policies/example.toml");
   EXPECT_EQ(to_string(policy),
-            "torch-fixed compute=bf16 fft=keep fft_rfft=fp32 rms_norm=keep "
+            "torch-fixed compute=bf16 fft=keep bmm@blocks.*.attention=fp32 fft_rfft=fp32 "
+            "rms_norm=keep "
             "scope:blocks.*.filter=fp32 parameter:*.A_log=fp32");
 }
 

@@ -1,38 +1,16 @@
 #include "mantissa/monitor/skip_reason.h"
 
 #include <cmath>
-#include <vector>
 
 #include <ATen/core/grad_mode.h>
 
 #include "mantissa/base/error.h"
 #include "mantissa/monitor/call_values.h"
+#include "mantissa/monitor/gradients_aside.h"
 #include "mantissa/tensor/generator_state.h"
 
 namespace mantissa::monitor {
 namespace {
-
-// Gradients that are put back in the end, and none in between.
-class GradientsAside {
- public:
-  explicit GradientsAside(const tensor::ParameterList& parameters) : parameters_(parameters) {
-    for (const tensor::Parameter& parameter : parameters_) {
-      gradients_.push_back(parameter.value.grad());
-      parameter.value.mutable_grad() = at::Tensor();
-    }
-  }
-  ~GradientsAside() {
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      parameters_[i].value.mutable_grad() = gradients_[i];
-    }
-  }
-  GradientsAside(const GradientsAside&) = delete;
-  GradientsAside& operator=(const GradientsAside&) = delete;
-
- private:
-  const tensor::ParameterList& parameters_;
-  std::vector<at::Tensor> gradients_;
-};
 
 std::string first_nonfinite_gradient(const tensor::ParameterList& parameters) {
   const at::NoGradGuard no_grad;

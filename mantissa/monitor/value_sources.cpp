@@ -48,10 +48,12 @@ ValueSources::ValueSources(const tensor::ParameterList& parameters) {
 }
 
 void ValueSources::visit(const TracedCall& call) {
+  ++num_calls_;
   const at::Tensor argument = passed_on(call);
   const ValueSource* known = argument.defined() ? find(argument) : nullptr;
   const ValueSource source =
-      known != nullptr ? *known : ValueSource{call.name, call.scope, call.in_backward, ""};
+      known != nullptr ? *known
+                       : ValueSource{call.name, call.scope, call.in_backward, "", num_calls_};
   for (const at::Tensor& made : tensors_in(call.outputs)) {
     if (!made.defined() || made.is_same(argument)) {
       continue;

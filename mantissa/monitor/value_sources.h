@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <unordered_map>
 
@@ -17,6 +18,7 @@ struct ValueSource {
   std::string scope;
   bool in_backward = false;
   std::string parameter;  // its name
+  int64_t number = 0;     // of the call, in the order in which they end, from 1
 };
 
 /// Which call of a trace made which tensor. Of calls in calls the outermost that has ended counts.
@@ -26,6 +28,9 @@ class ValueSources {
   explicit ValueSources(const tensor::ParameterList& parameters);
 
   void visit(const TracedCall& call);
+
+  /// Calls so far.
+  int64_t num_calls() const { return num_calls_; }
 
   /// Null for a tensor that was given to the step.
   const ValueSource* find(const at::Tensor& tensor) const;
@@ -40,6 +45,7 @@ class ValueSources {
 
   void set(const at::Tensor& tensor, const ValueSource& source);
 
+  int64_t num_calls_ = 0;
   std::unordered_map<const c10::TensorImpl*, Entry> entries_;
 };
 

@@ -199,8 +199,10 @@ void recommend_keep(Trials& trials, const amp::Policy& policy, const std::vector
     result.keep = {{"", ""}};
     result.policy = with_kept(policy, result.keep);
     if (trials.is_healthy(result.policy)) {
-      result.why = concat("well with all in FP32, and not with the ", candidates.size(),
-                          " candidates in FP32 alone");
+      result.why = concat("well with all in FP32",
+                          candidates.empty() ? ""
+                                             : concat(", and not with the ", candidates.size(),
+                                                      " candidates in FP32 alone"));
       return;
     }
     result.keep.insert(result.keep.end(), candidates.begin(), candidates.end());

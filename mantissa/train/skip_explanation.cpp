@@ -71,15 +71,21 @@ SkipExplanation explain_skip(const tensor::ParameterList& parameters,
   return skip;
 }
 
+std::string bases_of(const SkipExplanation& skip, const std::vector<data::Batch>& microbatches,
+                     const genome::Genome& genome) {
+  const auto& positions = microbatches[skip.microbatch].positions;
+  const bool is_seen = skip.reason.cause != monitor::SkipCause::unseen && !positions.empty();
+  return is_seen ? genome::to_string(genome, positions[skip.begin].bases) : "";
+}
+
 std::string describe(const SkipExplanation& skip, const std::vector<data::Batch>& microbatches,
                      const genome::Genome& genome) {
   const std::string text = monitor::describe(skip.reason);
-  const auto& positions = microbatches[skip.microbatch].positions;
-  if (skip.reason.cause == monitor::SkipCause::unseen || positions.empty()) {
+  const std::string first = bases_of(skip, microbatches, genome);
+  if (first.empty()) {
     return text;
   }
-  const std::string first = genome::to_string(genome, positions[skip.begin].bases);
-  if (skip.end - skip.begin == 1 && positions.size() > 1) {
+  if (skip.end - skip.begin == 1 && num_rows(microbatches[skip.microbatch]) > 1) {
     return concat(text, "; in ", first, " alone");
   }
   return concat(text, "; ", skip.end - skip.begin, " sequences from ", first, " on");

@@ -43,4 +43,9 @@ MANTISSA_API std::string describe(const SkipExplanation& skip,
                                   const std::vector<data::Batch>& microbatches,
                                   const genome::Genome& genome);
 
+/// Of the first sequence that shows it: `NC_001416.1:129-257`; empty for a cause that was not seen.
+MANTISSA_API std::string bases_of(const SkipExplanation& skip,
+                                  const std::vector<data::Batch>& microbatches,
+                                  const genome::Genome& genome);
+
 }  // namespace mantissa::train

@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
