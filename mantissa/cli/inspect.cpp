@@ -39,6 +39,7 @@ struct Options {
   int64_t steps = 4;
   int64_t rows = 12;
   std::optional<std::string> format;
+  std::optional<std::string> emulate;
   std::optional<std::string> precision;
   std::optional<std::string> policy;
   std::vector<std::string> settings;
@@ -88,6 +89,17 @@ std::string significant(double value) {
   out.precision(3);
   out << value;
   return out.str();
+}
+
+// An emulation stands in the place of casts to 16 bits: for fp8 to fp16, unless bf16 was asked for.
+train::RunConfig load(const Options& options) {
+  std::optional<std::string> precision = options.precision;
+  if (options.emulate && !precision) {
+    precision = options.emulate == "bf16" ? "bf16" : "fp16";
+  }
+  return train::load_run_config(
+      options.run_file, settings_of(options.settings, {{"precision.compute", precision},
+                                                       {"precision.policy", options.policy}}));
 }
 
 // By which rows are sorted and advised: where the question is.
@@ -210,14 +222,16 @@ void print_table(const std::vector<Range>& ranges, Format format, size_t most) {
   }
 }
 
-void print(const train::Inspection& inspection, const train::RunConfig& config, Format format,
-           size_t most) {
+void print(const train::Inspection& inspection, const train::RunConfig& config,
+           std::optional<Format> emulated, Format format, size_t most) {
   const train::InspectedStep& first = inspection.steps.front();
   const train::InspectedStep& last = inspection.steps.back();
   std::cout << "steps " << last.step - inspection.looked_at + 1 << " to " << last.step << " in "
-            << config.precision.compute << ", policy " << config.precision.policy << ", loss "
-            << significant(first.loss) << " to " << significant(last.loss) << ", loss scale "
-            << report::scale_text(last.scale) << "\n";
+            << (emulated ? concat("emulated ", numerics::to_string(*emulated))
+                         : config.precision.compute)
+            << ", policy " << config.precision.policy << ", loss " << significant(first.loss)
+            << " to " << significant(last.loss) << ", loss scale " << report::scale_text(last.scale)
+            << "\n";
   for (const train::InspectedStep& step : inspection.steps) {
     if (!step.origin.operation.empty()) {
       std::cout << describe(step);
@@ -242,9 +256,7 @@ std::filesystem::path default_folder(const std::string& run_file, const std::str
 }
 
 void run_inspect(const Options& options) {
-  const train::RunConfig config = train::load_run_config(
-      options.run_file, settings_of(options.settings, {{"precision.compute", options.precision},
-                                                       {"precision.policy", options.policy}}));
+  const train::RunConfig config = load(options);
   const Format format = format_of(options, config);
   prepare_process();
   const std::filesystem::path folder =
@@ -252,6 +264,9 @@ void run_inspect(const Options& options) {
                           : std::filesystem::path(options.out);
   std::optional<RangeFiles> files;
   train::InspectOptions inspect{.steps = options.steps, .checkpoint = options.checkpoint};
+  if (options.emulate) {
+    inspect.emulate = numerics::parse_format(*options.emulate);
+  }
   inspect.observe = [&](const record::Event& event) {
     if (!files) {
       files.emplace(folder);  // with the first event, so that a refused run leaves no folder
@@ -264,7 +279,7 @@ void run_inspect(const Options& options) {
     print_json(inspection, format, record);
     return;
   }
-  print(inspection, config, format, static_cast<size_t>(options.rows));
+  print(inspection, config, inspect.emulate, format, static_cast<size_t>(options.rows));
   std::cout << "\nrecord " << record << "; draw it: mantissa report " << folder.string()
             << " -o inspect.html\n";
 }
@@ -286,6 +301,9 @@ void add_inspect(CLI::App& app, int& /*exit_code*/) {
   command->add_option("--policy", options->policy, "a policy's name or file");
   command->add_option("--set", options->settings, "KEY=VALUE, any key of the run file; repeatable")
       ->allow_extra_args(false);
+  command->add_option("--emulate", options->emulate,
+                      "round to bf16, fp16, fp8_e4m3 or fp8_e5m2 where the policy casts, in FP32 "
+                      "storage: what that format would do, on any device");
   command->add_option("--format", options->format,
                       "by which rows are sorted and advised: bf16, fp16, fp8_e4m3 or fp8_e5m2 "
                       "(default: that of the run if it has 16 bits, else fp16)");

@@ -42,13 +42,16 @@ bool is_among(const std::array<std::string_view, size>& names, std::string_view 
 
 // Memory of any content, and constants: nothing was computed.
 bool computes_nothing(const TracedCall& call) {
-  static constexpr std::array<std::string_view, 14> kNames = {
+  static constexpr std::array<std::string_view, 15> kNames = {
       "set",       "zero", "zeros", "zeros_like", "ones",          "ones_like", "full",
       "full_like", "fill", "eye",   "rand",       "scalar_tensor", "arange",    "detach"};
   const std::string name = base_name(call);
   return name.find("empty") != std::string::npos || name.find("resize") != std::string::npos ||
          is_among(kNames, name);
 }
+
+// The rounded result of an emulated operation (amp::Emulation) is counted as that of the operation.
+bool is_rounding(const TracedCall& call) { return call.name == "mantissa::round_to"; }
 
 bool is_view(const c10::Argument& result) {
   return result.alias_info() != nullptr && !result.alias_info()->isWrite();
@@ -184,8 +187,8 @@ void RangeRecorder::visit_forward(const TracedCall& call) {
     within = std::move(node.mapped());
   }
   const auto& results = call.operation->schema().returns();
-  for (size_t i = 0; i < call.outputs.size() && i < results.size() && !computes_nothing(call);
-       ++i) {
+  const size_t counted = computes_nothing(call) || is_rounding(call) ? 0 : call.outputs.size();
+  for (size_t i = 0; i < counted; ++i) {
     if (is_view(results[i])) {
       continue;
     }

@@ -103,7 +103,9 @@ void Inspector::step(Inspection& inspection) {
                                    .master = [&](const tensor::Parameter& parameter) {
                                      return learner_.optimizer().master(parameter.name);
                                    }});
-  const StepReport report = training_step(learner_.parts(), batches, lr);
+  StepParts parts = learner_.parts();
+  parts.emulate = options_.emulate;
+  const StepReport report = training_step(parts, batches, lr);
   recorder.finish();
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
 
@@ -146,6 +148,11 @@ Inspection Inspector::run() {
 Inspection inspect_run(const RunConfig& given, const InspectOptions& options) {
   MANTISSA_CHECK(options.steps >= 1, InvalidArgument, "inspect: steps is ", options.steps,
                  "; use 1 or more");
+  MANTISSA_CHECK(
+      !options.emulate || given.precision.compute == "fp16" || given.precision.compute == "bf16",
+      InvalidArgument, "inspect: emulation of ", numerics::to_string(*options.emulate),
+      " stands for casts to 16 bits, and the precision is ", given.precision.compute,
+      "; use precision bf16 or fp16");
   use_allocator(given);
   if (given.train.threads > 0) {
     at::set_num_threads(static_cast<int>(given.train.threads));

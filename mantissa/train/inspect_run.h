@@ -9,6 +9,7 @@
 #include "mantissa/base/api.h"
 #include "mantissa/monitor/nonfinite_origin.h"
 #include "mantissa/monitor/ranges.h"
+#include "mantissa/numerics/format.h"
 #include "mantissa/record/event.h"
 #include "mantissa/train/run_config.h"
 
@@ -20,6 +21,10 @@ struct InspectOptions {
   /// Where to begin: the folder of a run, for its newest checkpoint, or that of one checkpoint.
   /// Empty: at the beginning.
   std::filesystem::path checkpoint = {};
+
+  /// Emulates the format in the place of precision.compute, which is to be one of 16 bits: where
+  /// the policy casts, values are rounded and stay FP32 (amp/emulation.h).
+  std::optional<numerics::Format> emulate = {};
 
   /// Called with the events of a record, in their order.
   std::function<void(const record::Event&)> observe = {};
@@ -45,7 +50,8 @@ struct Inspection {
 /// Activations are kept, whatever train.recompute says: gradients are the same, and operations that
 /// are called again would be seen twice. Writes nothing. A checkpoint may have been trained in
 /// another precision that keeps FP32 parameters; the loss scale then begins anew. Throws
-/// InvalidArgument for fewer steps than one, and what reading a checkpoint throws.
+/// InvalidArgument for fewer steps than one and for an emulation that would have no effect, and
+/// what reading a checkpoint throws.
 MANTISSA_API Inspection inspect_run(const RunConfig& config, const InspectOptions& options = {});
 
 }  // namespace mantissa::train

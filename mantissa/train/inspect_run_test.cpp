@@ -16,9 +16,9 @@ namespace {
 
 using monitor::Range;
 using monitor::ValueKind;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using ::testing::UnorderedElementsAre;
 
 class InspectRunTest : public TinyRunTest {
  protected:
@@ -128,16 +128,43 @@ TEST_F(InspectRunTest, ARunThatRecomputesIsSeenWhole) {
 
 TEST_F(InspectRunTest, EventsAreThoseOfARecord) {
   std::vector<std::string> kinds;
-  (void)inspect_run(config(), {.steps = 2, .observe = [&](const record::Event& event) {
-                                 kinds.push_back(std::to_string(event.index()));
-                                 if (const auto* ranges = std::get_if<record::Ranges>(&event)) {
-                                   EXPECT_THAT(ranges->values, Not(IsEmpty()));
-                                 }
-                               }});
-  EXPECT_EQ(kinds.size(), 5U) << "a start, two steps, each with its ranges";
+  (void)inspect_run(
+      config(), {.steps = 2, .observe = [&](const record::Event& event) {
+                   kinds.emplace_back(std::holds_alternative<record::RunStart>(event) ? "start"
+                                      : std::holds_alternative<record::Step>(event)   ? "step"
+                                      : std::holds_alternative<record::Ranges>(event) ? "ranges"
+                                                                                      : "other");
+                   if (const auto* ranges = std::get_if<record::Ranges>(&event)) {
+                     EXPECT_THAT(ranges->values, Not(IsEmpty()));
+                   }
+                 }});
+  EXPECT_THAT(kinds, ElementsAre("start", "step", "ranges", "step", "ranges"));
 }
 
-TEST_F(InspectRunTest, RefusesNoSteps) {
+// Of numbers of a format none becomes 0 or overflows in it.
+TEST_F(InspectRunTest, AnEmulatedFormatHoldsTheResultsOfWhatThePolicyLowers) {
+  for (const numerics::Format format : numerics::kNarrowFormats) {
+    const Inspection inspection =
+        inspect_run(config({{"precision.compute", "fp16"}}), {.steps = 1, .emulate = format});
+    const Range* linear = nullptr;
+    for (const Range& range : inspection.ranges.all()) {
+      linear = range.name == "aten::linear" ? &range : linear;
+    }
+    ASSERT_NE(linear, nullptr);
+    EXPECT_EQ(linear->format, "fp32");
+    EXPECT_GT(linear->values.count, 0);
+    EXPECT_EQ(linear->values.in(format),
+              numerics::NarrowCounts({0, linear->values.in(format).subnormal, 0}));
+    EXPECT_FALSE(inspection.steps.back().skipped);
+  }
+}
+
+TEST_F(InspectRunTest, RefusesNoStepsAndEmulationsWithoutEffect) {
+  EXPECT_EQ(
+      message_of<InvalidArgument>(
+          [&] { (void)inspect_run(config(), {.emulate = numerics::Format::fp8_e4m3}); }),
+      "inspect: emulation of fp8_e4m3 stands for casts to 16 bits, and the precision is fp32; "
+      "use precision bf16 or fp16");
   EXPECT_EQ(message_of<InvalidArgument>([&] { (void)inspect_run(config(), {.steps = 0}); }),
             "inspect: steps is 0; use 1 or more");
 }
