@@ -177,6 +177,12 @@ std::string dump(const ordered_json& json) {
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
+bool is_int64(const ordered_json& value) {
+  return value.is_number_integer() &&
+         (!value.is_number_unsigned() ||
+          value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()});
+}
+
 // Reads the fields of one line; every complaint begins with `where`.
 class LineReader {
  public:
@@ -194,12 +200,8 @@ class LineReader {
   }
 
   void get(const char* key, int64_t& field) const {
-    const ordered_json& value = at(key);
-    require(value.is_number_integer() &&
-                (!value.is_number_unsigned() ||
-                 value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()}),
-            key, "an integer of 64 bits");
-    field = value.get<int64_t>();
+    require(is_int64(at(key)), key, "an integer of 64 bits");
+    field = at(key).get<int64_t>();
   }
 
   void get(const char* key, double& field) const {
@@ -238,7 +240,7 @@ class LineReader {
     require(at(key).is_array(), key, "an array");
     field.reserve(at(key).size());
     for (const ordered_json& element : at(key)) {
-      require(element.is_number_integer(), key, "an array of integers");
+      require(is_int64(element), key, "an array of integers of 64 bits");
       field.push_back(element.get<int64_t>());
     }
   }
