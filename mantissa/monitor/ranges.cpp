@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 
 #include "mantissa/base/error.h"
 #include "mantissa/monitor/call_values.h"
@@ -27,7 +28,6 @@ at::Tensor readable(const at::Tensor& tensor) {
   MANTISSA_CHECK(tensor::is_training_dtype(values.scalar_type()), InvalidArgument,
                  "histogram_of: the tensor is ", values.scalar_type(),
                  "; pass Float, BFloat16, Half or Double");
-  values = values.detach();
   if (values.scalar_type() == at::kDouble) {
     values = values.to(at::kFloat);
   }
@@ -102,6 +102,7 @@ std::string_view to_string(Verdict verdict) {
 }
 
 ExponentHistogram histogram_of(const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
   const at::Tensor dense = readable(tensor);
   const int64_t pieces = (dense.numel() + kPiece - 1) / kPiece;
   ExponentHistogram whole;
