@@ -11,6 +11,7 @@
 
 #include "mantissa/amp/compiled_policy.h"
 #include "mantissa/amp/operations.h"
+#include "mantissa/numerics/format.h"
 
 namespace mantissa::amp {
 

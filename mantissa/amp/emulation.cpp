@@ -1,9 +1,9 @@
 #include "mantissa/amp/emulation.h"
 
-#include <cmath>
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -13,7 +13,6 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/numerics/convert.h"
-#include "mantissa/numerics/rounding.h"
 #include "mantissa/tensor/dtype.h"
 
 namespace mantissa::amp {
@@ -50,7 +49,7 @@ at::Tensor round_composed(const at::Tensor& values, Format format) {
                              std::numeric_limits<double>::quiet_NaN());
 }
 
-at::Tensor round_plain(const at::Tensor& tensor, const std::string& name) {
+at::Tensor round_plain(const at::Tensor& tensor, std::string_view name) {
   const Format format = numerics::parse_format(name);
   if (!tensor.device().is_cpu()) {
     return round_composed(tensor.to(at::kFloat), format);
@@ -66,17 +65,17 @@ at::Tensor round_plain(const at::Tensor& tensor, const std::string& name) {
   return result;
 }
 
-at::Tensor call_round(const at::Tensor& tensor, const std::string& name) {
+at::Tensor call_round(const at::Tensor& tensor, std::string_view name) {
   static const auto operation = c10::Dispatcher::singleton()
                                     .findSchemaOrThrow("mantissa::round_to", "")
-                                    .typed<at::Tensor(const at::Tensor&, const std::string&)>();
+                                    .typed<at::Tensor(const at::Tensor&, std::string_view)>();
   return operation.call(tensor, name);
 }
 
 struct RoundTo : torch::autograd::Function<RoundTo> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& tensor,
-                            const std::string& name) {
-    context->saved_data["format"] = name;
+                            std::string_view name) {
+    context->saved_data["format"] = std::string(name);
     context->saved_data["dtype"] = static_cast<int64_t>(tensor.scalar_type());
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     return call_round(tensor, name);
@@ -84,13 +83,13 @@ struct RoundTo : torch::autograd::Function<RoundTo> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto dtype = static_cast<at::ScalarType>(context->saved_data["dtype"].toInt());
-    const std::string name = context->saved_data["format"].toStringRef();
+    const std::string& name = context->saved_data["format"].toStringRef();
     return {gradients[0].defined() ? call_round(gradients[0], name).to(dtype) : at::Tensor(),
             at::Tensor()};
   }
 };
 
-at::Tensor round_recorded(const at::Tensor& tensor, const std::string& name) {
+at::Tensor round_recorded(const at::Tensor& tensor, std::string_view name) {
   return RoundTo::apply(tensor, name);
 }
 
@@ -118,7 +117,7 @@ Emulation::~Emulation() { emulated() = outer_; }
 std::optional<Format> emulated_format() { return emulated(); }
 
 at::Tensor round_to(const at::Tensor& tensor, Format format) {
-  return call_round(tensor, std::string(numerics::to_string(format)));
+  return call_round(tensor, numerics::to_string(format));
 }
 
 }  // namespace mantissa::amp

@@ -152,10 +152,9 @@ ordered_json number(double value) {
 }
 
 ordered_json json_of(const train::InspectedStep& step) {
-  ordered_json json = {{"step", step.step},
-                       {"loss", number(step.loss)},
-                       {"scale", step.scale},
-                       {"skipped", step.skipped}};
+  ordered_json json = {{"step", step.step},     {"loss", number(step.loss)},
+                       {"scale", step.scale},   {"skipped", step.skipped},
+                       {"time_s", step.time_s}, {"look_s", step.look_s}};
   if (!step.origin.operation.empty()) {
     json["first_nonfinite"] = {{"value", number(step.origin.value)},
                                {"operation", step.origin.operation},

@@ -1,15 +1,12 @@
 #include "mantissa/monitor/ranges.h"
 
-#include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/sparse_coo_tensor.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include "mantissa/base/error.h"

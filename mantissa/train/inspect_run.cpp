@@ -121,7 +121,8 @@ void Inspector::step(Inspection& inspection) {
   event.tokens_per_s = static_cast<double>(num_tokens) / event.step_time_s;
   event.peak_bytes = tensor::memory::peak_bytes().total();
   emit(event);
-  inspection.steps.push_back({step_, report.loss, report.scale, event.skipped, recorder.origin()});
+  inspection.steps.push_back({step_, report.loss, report.scale, event.skipped, taken.count(),
+                              recorder.cost_s(), recorder.origin()});
 
   const bool is_on_its_way =
       event.skipped && config_.scale_kind() == "dynamic" && inspection.looked_at == 0;
