@@ -84,7 +84,12 @@ std::string node_name(const std::string& name) {
   const size_t end = name.rfind('>');
   const size_t colon = name.rfind("::", end);
   const size_t begin = colon == std::string::npos || colon < type ? type + 8 : colon + 2;
-  return name.substr(begin, end - begin) + "Backward";
+  std::string function = name.substr(begin, end - begin);
+  constexpr std::string_view kSuffix = "Function";
+  if (function.ends_with(kSuffix) && function.size() > kSuffix.size()) {
+    function.resize(function.size() - kSuffix.size());
+  }
+  return function + "Backward";
 }
 
 // A gradient passes through them as it is.
