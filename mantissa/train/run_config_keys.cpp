@@ -97,7 +97,8 @@ std::vector<Key> make_keys() {
        -kUnbounded,
        kUnbounded,
        is_auto,
-       "train.microbatch is \"auto\""},
+       "train.microbatch is \"auto\"",
+       /*is_limit=*/true},
       {"train.eval_every",
        "steps between validations, and between checkpoints unless train.checkpoint_every says",
        FIELD(train, eval_every),
@@ -107,7 +108,8 @@ std::vector<Key> make_keys() {
        has_events,
        "data.validation names something or train.checkpoint_every is 0"},
       {"train.eval_windows",
-       "validation windows looked at, evenly spread, for the Markov figure too; 0: all. "
+       "validation windows looked at, evenly spread, for the Markov figure too, the same ones "
+       "whatever train.microbatch is; 0: all. "
        "`mantissa eval` always looks at all",
        FIELD(train, eval_windows),
        {},
