@@ -401,6 +401,19 @@ void check_effect(const Draft& file, const Draft& draft, const std::vector<RunCo
   }
 }
 
+// Keys that count nothing as if they were not given, as they are in the run's own file.
+RunConfig without_idle_keys(RunConfig run) {
+  RunConfig defaults;
+  const RunConfig given = run;
+  for (const Key& key : run_config_keys()) {
+    if (key.has_effect != nullptr && !key.has_effect(given)) {
+      std::visit([&](auto* to) { *to = *std::get<decltype(to)>(key.field(defaults)); },
+                 key.field(run));
+    }
+  }
+  return run;
+}
+
 // One run for each alternative, which comes on top of the settings.
 std::vector<RunConfig> load(const fs::path& file, const std::vector<Setting>& settings,
                             const std::vector<std::vector<Setting>>& alternatives) {
@@ -417,7 +430,7 @@ std::vector<RunConfig> load(const fs::path& file, const std::vector<Setting>& se
     }
     resolve_policy(run, file.string());
     check_together(run, file.string());
-    runs.push_back(std::move(run.config));
+    runs.push_back(without_idle_keys(std::move(run.config)));
   }
   check_effect(in_file, draft, runs, file.string());
   return runs;

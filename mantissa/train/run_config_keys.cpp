@@ -168,6 +168,14 @@ std::vector<Key> make_keys() {
        "results",
        FIELD(train, recompute),
        {"none", "elementwise", "block", "full"}},
+      {"train.loss_weight",
+       "factor of the loss before backward: its weight among several objectives, or the number of "
+       "its terms for their sum in place of their mean. What is recorded is without it, but for "
+       "norms of gradients",
+       FIELD(train, loss_weight),
+       {},
+       kAboveZero,
+       0x1p60},
 
       {"optim.kind",
        "optimizer; adamw takes the weight decay off the weights, adam adds it to the gradient (L2) "

@@ -214,6 +214,16 @@ TEST_F(RunConfigTest, ASettingMayTakeTheEffectFromAKeyOfTheFile) {
           HasSubstr("--set optim.warmup=7: optim.warmup has no effect here")));
 }
 
+// Or a run would not go on: its folder has the file, in which such a key is not.
+TEST_F(RunConfigTest, AKeyThatCountsNothingIsAsIfNotGiven) {
+  const std::vector<RunConfig> runs = load_run_configs(
+      folder_.write("run.toml", std::string(kMinimal) + "[optim]\nmasters = \"none\"\n"), {},
+      {{{"precision.compute", "fp32"}},
+       {{"precision.compute", "bf16"}, {"precision.param", "bf16"}}});
+  EXPECT_EQ(runs[0].optim.masters, "fp32");
+  EXPECT_EQ(runs[1].optim.masters, "none");
+}
+
 TEST_F(RunConfigTest, ALimitOfTheFileIsSetAsideByNameOnly) {
   const std::string limited =
       std::string(kMinimal) + "[train]\nmicrobatch = \"auto\"\nmemory = \"2GB\"\n";
