@@ -205,15 +205,15 @@ void decide_microbatches(std::vector<Arm>& arms) {
   }
 }
 
-std::vector<report::Cell> cells_of(const std::vector<Arm>& arms) {
+std::vector<report::AttributionCell> cells_of(const std::vector<Arm>& arms) {
   const std::string& format = reference_of(arms).format;
-  std::vector<report::Cell> cells;
+  std::vector<report::AttributionCell> cells;
   cells.reserve(arms.size());
   for (const Arm& arm : arms) {
     cells.push_back({arm.name, arm.format, arm.microbatch});
   }
   std::stable_partition(cells.begin(), cells.end(),
-                        [&](const report::Cell& cell) { return cell.format == format; });
+                        [&](const report::AttributionCell& cell) { return cell.format == format; });
   return cells;
 }
 

@@ -47,7 +47,7 @@ const Arm& reference_of(const std::vector<Arm>& arms);
 void decide_microbatches(std::vector<Arm>& arms);
 
 /// As cells of an attribution, that of the reference first.
-std::vector<report::Cell> cells_of(const std::vector<Arm>& arms);
+std::vector<report::AttributionCell> cells_of(const std::vector<Arm>& arms);
 
 /// Whole runs in `out` that `slices` tell of and `asked` does not name, of the same settings as
 /// `arms` but for what arms differ in and the seed. Those of others are told of on stderr.

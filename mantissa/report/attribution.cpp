@@ -92,9 +92,10 @@ Effect effect_of(const Study& study, const std::string& factor, const std::strin
 }
 
 // Values in the order in which they first come.
-std::vector<std::string> each_once(const std::vector<Cell>& cells, std::string Cell::*value) {
+std::vector<std::string> each_once(const std::vector<AttributionCell>& cells,
+                                   std::string AttributionCell::*value) {
   std::vector<std::string> values;
-  for (const Cell& cell : cells) {
+  for (const AttributionCell& cell : cells) {
     if (std::find(values.begin(), values.end(), cell.*value) == values.end()) {
       values.push_back(cell.*value);
     }
@@ -102,9 +103,9 @@ std::vector<std::string> each_once(const std::vector<Cell>& cells, std::string C
   return values;
 }
 
-const std::string& arm_at(const std::vector<Cell>& cells, const std::string& format,
+const std::string& arm_at(const std::vector<AttributionCell>& cells, const std::string& format,
                           const std::string& microbatch) {
-  const auto found = std::find_if(cells.begin(), cells.end(), [&](const Cell& cell) {
+  const auto found = std::find_if(cells.begin(), cells.end(), [&](const AttributionCell& cell) {
     return cell.format == format && cell.microbatch == microbatch;
   });
   MANTISSA_ASSERT(found != cells.end());
@@ -112,7 +113,7 @@ const std::string& arm_at(const std::vector<Cell>& cells, const std::string& for
 }
 
 // `auto` with the number that it was.
-std::string microbatch_text(const Study& study, const std::vector<Cell>& cells,
+std::string microbatch_text(const Study& study, const std::vector<AttributionCell>& cells,
                             const std::string& format, const std::string& microbatch) {
   const ArmResult& arm = study.arm(arm_at(cells, format, microbatch));
   const int64_t number = arm.runs.front().microbatch;
@@ -165,7 +166,7 @@ double target_with_patience(const ArmResult& arm) {
   return median_of(times).value;
 }
 
-std::string cell_table(const Study& study, const std::vector<Cell>& cells) {
+std::string cell_table(const Study& study, const std::vector<AttributionCell>& cells) {
   const bool has_target = !std::isnan(study.options.target);
   const bool has_patience = study.options.patience > 0;
   const std::string with = concat("with patience ", study.options.patience);
@@ -180,7 +181,7 @@ std::string cell_table(const Study& study, const std::vector<Cell>& cells) {
     head("to the target");
   }
   head("time of a run");
-  for (const Cell& cell : cells) {
+  for (const AttributionCell& cell : cells) {
     const ArmResult& arm = study.arm(cell.arm);
     const double tokens = arm.tokens_per_s * arm.step_s.value;  // of a step
     std::vector<std::string>& row = rows.emplace_back();
@@ -224,9 +225,9 @@ std::string effect_table(const Study& study, const Attribution& attribution) {
 
 }  // namespace
 
-Attribution attribute(const Study& study, const std::vector<Cell>& cells) {
-  const std::vector<std::string> formats = each_once(cells, &Cell::format);
-  const std::vector<std::string> microbatches = each_once(cells, &Cell::microbatch);
+Attribution attribute(const Study& study, const std::vector<AttributionCell>& cells) {
+  const std::vector<std::string> formats = each_once(cells, &AttributionCell::format);
+  const std::vector<std::string> microbatches = each_once(cells, &AttributionCell::microbatch);
   const std::string& format = formats.front();
   const std::string& small = microbatches.front();
   const std::string& base = arm_at(cells, format, small);
@@ -263,14 +264,14 @@ Attribution attribute(const Study& study, const std::vector<Cell>& cells) {
     }
   }
   if (study.options.patience > 0) {
-    for (const Cell& cell : cells) {
+    for (const AttributionCell& cell : cells) {
       result.stopping.push_back(stopping_of(study.arm(cell.arm)));
     }
   }
   return result;
 }
 
-std::string attribution_text(const Study& study, const std::vector<Cell>& cells,
+std::string attribution_text(const Study& study, const std::vector<AttributionCell>& cells,
                              const Attribution& attribution, int64_t batch) {
   std::string text = cell_table(study, cells) + "\n";
   if (!attribution.effects.empty()) {

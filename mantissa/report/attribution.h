@@ -10,7 +10,7 @@
 namespace mantissa::report {
 
 /// An arm as a cell of a table of formats by microbatches.
-struct Cell {
+struct AttributionCell {
   std::string arm;
   std::string format;      // precision, or precision and policy
   std::string microbatch;  // as it was asked for: a number, or auto
@@ -46,11 +46,12 @@ struct Attribution {
 /// the format at the first microbatch, times the microbatch in the format of the reference, times
 /// their interaction is what both did together, so the medians of the four nearly are. Cells are
 /// arms of `study`, the first of them its reference; the whole table is there, each cell once.
-MANTISSA_API Attribution attribute(const Study& study, const std::vector<Cell>& cells);
+MANTISSA_API Attribution attribute(const Study& study, const std::vector<AttributionCell>& cells);
 
 /// Times of the cells, then effects, then what was not varied: the effective batch, of `batch`
 /// sequences, and ranks.
-MANTISSA_API std::string attribution_text(const Study& study, const std::vector<Cell>& cells,
+MANTISSA_API std::string attribution_text(const Study& study,
+                                          const std::vector<AttributionCell>& cells,
                                           const Attribution& attribution, int64_t batch);
 
 }  // namespace mantissa::report

@@ -13,10 +13,10 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-const std::vector<Cell> kCells = {{"fp32 microbatch 8", "fp32", "8"},
-                                  {"fp32 microbatch auto", "fp32", "auto"},
-                                  {"bf16 microbatch 8", "bf16", "8"},
-                                  {"bf16 microbatch auto", "bf16", "auto"}};
+const std::vector<AttributionCell> kCells = {{"fp32 microbatch 8", "fp32", "8"},
+                                             {"fp32 microbatch auto", "fp32", "auto"},
+                                             {"bf16 microbatch 8", "bf16", "8"},
+                                             {"bf16 microbatch auto", "bf16", "auto"}};
 
 StudyExample four_cells(int64_t seeds) {
   StudyExample example;
@@ -66,7 +66,7 @@ TEST(Attribution, ARoundCountsWhenAllItsCellsTookTheirTurn) {
 
 TEST(Attribution, OfOneMicrobatchThereIsTheFormatAndOfOneFormatTheMicrobatch) {
   const Study study = four_cells(1).analysed();
-  const auto factors = [&](const std::vector<Cell>& cells) {
+  const auto factors = [&](const std::vector<AttributionCell>& cells) {
     std::string text;
     for (const Effect& effect : attribute(study, cells).effects) {
       text += effect.factor + " " + effect.text + ";";

@@ -324,13 +324,20 @@ void Loop::step() {
                  report.loss, " at the first step, in the forward pass", reason.empty() ? "" : ": ",
                  reason,
                  "; lower the precision's risk with --precision fp32 or bf16, or check the data");
-  const bool is_of_scale = report.skip && report.skip->reason.cause == monitor::SkipCause::scale;
+  const auto is_of = [&](monitor::SkipCause cause) {
+    return report.skip && report.skip->reason.cause == cause;
+  };
+  // Gradients of a finite loss that overflow at scale 1 may need one below it.
+  const char* remedy = is_of(monitor::SkipCause::scale)
+                           ? "; lower scale.floor or scale.initial, or use bf16"
+                       : is_of(monitor::SkipCause::backward)
+                           ? "; lower optim.lr, or scale.initial and scale.floor to below 1, or "
+                             "use bf16"
+                           : "; lower optim.lr, or use bf16";
   MANTISSA_CHECK(progress_.skipped_in_row < config_.train.max_skips, Error,
                  "train: ", progress_.skipped_in_row, " steps in a row were skipped up to step ",
                  progress_.step, ", loss ", report.loss, ", scale ", report.scale,
-                 reason.empty() ? "" : ": ", reason,
-                 is_of_scale ? "; lower scale.floor or scale.initial, or use bf16"
-                             : "; lower optim.lr, or use bf16",
+                 reason.empty() ? "" : ": ", reason, remedy,
                  saved_step_ > 0 ? "; the last checkpoint is kept" : "");
 }
 

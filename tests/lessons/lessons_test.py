@@ -5,6 +5,7 @@
 # > text            must be in what it prints
 """
 
+import json
 import os
 import pathlib
 import re
@@ -41,6 +42,7 @@ class LessonsTest(unittest.TestCase):
                 self.assertEqual(result.returncode, code, result.stderr + result.stdout)
                 for text in texts:
                     self.assertIn(text, result.stdout)
+            return json.loads((pathlib.Path(folder) / str(number) / "comparison.json").read_text())
 
     def test_every_lesson_is_checked(self):
         names = {path.stem.replace("-", "_") for path in LESSONS.glob("*.toml")}
@@ -56,11 +58,12 @@ class LessonsTest(unittest.TestCase):
     def test_lesson_small_updates(self):
         self.check("small-updates.toml", [2, 1])
 
-    def test_lesson_small_operations(self):
+    def test_lesson_few_tokens(self):
         doctor = subprocess.run([MANTISSA, "doctor"], capture_output=True, text=True, check=True).stdout
         if not re.search(r"bf16 products +ours", doctor):
             self.skipTest("this processor has BF16 units")
-        self.check("small-operations.toml", [2])
+        # Whether the interval is clear of 1 depends on what else the machine does; the median does not.
+        self.assertLess(self.check("few-tokens.toml", [3])["arms"][1]["speed"]["value"], 1)
 
 
 if __name__ == "__main__":
