@@ -76,6 +76,9 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     const double share = static_cast<double>(targets[i]) / static_cast<double>(total);
     return forward_loss(parts, microbatches[i]).mul(share);
   };
+  const auto weighted = [&](const at::Tensor& loss) {
+    return parts.loss_weight == 1 ? loss : loss.mul(parts.loss_weight);
+  };
   std::vector<monitor::ReplayPoint> points;  // of each microbatch, to explain a skip
   StepReport report;
   report.scale = parts.scaler.value().item<double>();
@@ -88,7 +91,7 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     }
     const at::Tensor loss = loss_of(i);
     report.loss += loss.item<double>();
-    parts.scaler.scale(loss).backward();
+    parts.scaler.scale(weighted(loss)).backward();
     if (microbatches.size() > 1) {
       parts.optimizer.accumulate_();
     }
@@ -110,7 +113,8 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
   }
   if (report.outcome == optim::StepOutcome::skipped) {
     if (parts.explain_skips) {
-      report.skip = explain_skip(parts, targets, points, report.scale, loss_of);
+      report.skip = explain_skip(parts, targets, points, report.scale,
+                                 [&](size_t i) { return weighted(loss_of(i)); });
     }
   } else {
     report.lost = parts.optimizer.lost_updates();

@@ -30,6 +30,7 @@ struct StepParts {
   bool explain_skips = true;  // run a skipped step again to learn why
   optim::Ema* ema = nullptr;
   bool gradient_statistics = false;  // report those of each parameter
+  double loss_weight = 1;            // of the loss in backward; not of the one that is reported
 };
 
 struct SkipExplanation {
