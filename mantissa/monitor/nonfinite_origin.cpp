@@ -9,7 +9,6 @@
 #include <ATen/core/function_schema.h>
 
 #include "mantissa/monitor/call_values.h"
-#include "mantissa/monitor/trace.h"
 
 namespace mantissa::monitor {
 namespace {
@@ -68,32 +67,31 @@ std::optional<double> nonfinite_output(const TracedCall& call) {
 
 }  // namespace
 
+void NonfiniteSearch::visit(const TracedCall& call) {
+  if (!origin_.operation.empty()) {
+    return;
+  }
+  const bool may_begin = suspect_within_ == nullptr && call.operation.has_value();
+  if (!may_begin && suspect_within_ != &call) {
+    return;  // nothing hangs on its values
+  }
+  const auto value = leaves_memory_unset(call) ? std::nullopt : nonfinite_output(call);
+  if (may_begin && value && !is_given_nonfinite(call)) {
+    const TracedCall& outer = outermost(call);
+    suspect_ = {call.name, &outer == &call ? "" : outer.name, call.scope, call.in_backward, *value};
+    suspect_within_ = &outer;
+  }
+  // What an operation makes and masks itself is none: the derivative of a norm divides by 0.
+  if (suspect_within_ == &call) {
+    origin_ = value ? suspect_ : NonfiniteOrigin();
+    suspect_within_ = nullptr;
+  }
+}
+
 NonfiniteOrigin find_nonfinite_origin(const std::function<void()>& step) {
-  NonfiniteOrigin origin;
-  NonfiniteOrigin suspect;
-  const TracedCall* suspect_within = nullptr;
-  trace_calls(step, [&](const TracedCall& call) {
-    if (!origin.operation.empty()) {
-      return;
-    }
-    const bool may_begin = suspect_within == nullptr && call.operation.has_value();
-    if (!may_begin && suspect_within != &call) {
-      return;  // nothing hangs on its values
-    }
-    const auto value = leaves_memory_unset(call) ? std::nullopt : nonfinite_output(call);
-    if (may_begin && value && !is_given_nonfinite(call)) {
-      const TracedCall& outer = outermost(call);
-      suspect = {call.name, &outer == &call ? "" : outer.name, call.scope, call.in_backward,
-                 *value};
-      suspect_within = &outer;
-    }
-    // What an operation makes and masks itself is none: the derivative of a norm divides by 0.
-    if (suspect_within == &call) {
-      origin = value ? suspect : NonfiniteOrigin();
-      suspect_within = nullptr;
-    }
-  });
-  return origin;
+  NonfiniteSearch search;
+  trace_calls(step, [&](const TracedCall& call) { search.visit(call); });
+  return search.origin();
 }
 
 }  // namespace mantissa::monitor

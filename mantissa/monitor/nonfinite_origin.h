@@ -4,6 +4,7 @@
 #include <string>
 
 #include "mantissa/base/api.h"
+#include "mantissa/monitor/trace.h"
 
 namespace mantissa::monitor {
 
@@ -24,5 +25,22 @@ struct NonfiniteOrigin {
 /// is `aten::copy_` within the operation that needed it. Looks at every argument and result:
 /// several times the cost of the step. Throws what trace_calls throws.
 MANTISSA_API NonfiniteOrigin find_nonfinite_origin(const std::function<void()>& step);
+
+/// The same over the calls of a Trace, in their order.
+class MANTISSA_API NonfiniteSearch {
+ public:
+  void visit(const TracedCall& call);
+
+  /// Whether the next calls decide about what was seen: all of them are to be visited then, at
+  /// other times those that return a value which is not finite.
+  bool has_suspect() const { return suspect_within_ != nullptr; }
+
+  const NonfiniteOrigin& origin() const { return origin_; }
+
+ private:
+  NonfiniteOrigin origin_;
+  NonfiniteOrigin suspect_;
+  const TracedCall* suspect_within_ = nullptr;
+};
 
 }  // namespace mantissa::monitor
