@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-double norm(const at::Tensor& x) { return x.norm().item<double>(); }
+double l2(const at::Tensor& x) { return x.norm().item<double>(); }
 
 // numerics::ulp() of each number.
 at::Tensor ulps_at(const at::Tensor& x, numerics::Format format) {
@@ -93,7 +93,7 @@ double bound_norm(const TracedCall& call, const Product& product, numerics::Form
   };
   const at::Tensor sums = called_in_fp32(call, [](const at::Tensor& x) { return x.abs(); });
   const double constant = bound(0);
-  return norm(sums.to(at::kDouble).mul(bound(1) - constant).add(constant));
+  return l2(sums.to(at::kDouble).mul(bound(1) - constant).add(constant));
 }
 
 bool is_tensor_result(const c10::FunctionSchema& schema) {
@@ -113,8 +113,8 @@ bool ran_in_16_bits(const TracedCall& call) {
 
 double relative_error(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor wide = b.to(at::kDouble);
-  const double difference = norm(a.to(at::kDouble).sub(wide));
-  const double size = norm(wide);
+  const double difference = l2(a.to(at::kDouble).sub(wide));
+  const double size = l2(wide);
   if (difference == 0) {
     return 0;
   }
@@ -128,7 +128,7 @@ void compare_values(TwinRow& row, const at::Tensor& value, const at::Tensor& ref
   row.nonfinite = num_true(a.isfinite().logical_not().logical_and(b.isfinite()));
   const int64_t num_both = num_true(a.isfinite().logical_and(b.isfinite()));
   row.relative_error = row.nonfinite > 0 ? kInfinity : relative_error(a, b);
-  const double sizes = norm(a) * norm(b);
+  const double sizes = l2(a) * l2(b);
   row.cosine = sizes > 0 ? a.dot(b).item<double>() / sizes : a.equal(b) ? 1 : 0;
   const int64_t present = num_true(b.ne(0));
   row.zeros = present == 0 ? 0
@@ -156,7 +156,7 @@ void judge_own_error(TwinRow& row, const TracedCall& call) {
   }
   row.own_error = relative_error(result(call), reference);
   const Product* product = product_of(call);
-  const double size = norm(reference.to(at::kDouble));
+  const double size = l2(reference.to(at::kDouble));
   if (product != nullptr && size > 0) {
     row.bound = bound_norm(call, *product, *format_16bit(result(call))) / size;
   }
