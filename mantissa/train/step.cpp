@@ -6,6 +6,7 @@
 #include <ATen/ops/full.h>
 
 #include "mantissa/amp/autocast.h"
+#include "mantissa/amp/emulation.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/ops/tf32.h"
@@ -25,6 +26,10 @@ int64_t num_targets(const data::Batch& batch) {
 at::Tensor forward_loss(const StepParts& parts, const data::Batch& batch, models::Mode mode) {
   const ops::Tf32Guard tf32(parts.compute == Format::tf32 ? ops::Tf32::on : ops::Tf32::off);
   const CategoryScope activations(Category::activations);
+  std::optional<amp::Emulation> emulation;
+  if (parts.emulate) {
+    emulation.emplace(*parts.emulate);
+  }
   const amp::Autocast region(parts.policy, parts.formats);
   if (parts.policy.output.value_or(Format::fp32) == Format::fp32) {
     return parts.model.loss(batch.tokens, batch.targets, mode);
