@@ -93,8 +93,9 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
   }
   if (report.outcome == optim::StepOutcome::skipped) {
     if (parts.explain_skips) {
-      report.skip = explain_skip(parts.model.parameters(), microbatches, points, report.scale,
-                                 [&](const data::Batch& batch) { return weighted(loss_of(batch)); });
+      report.skip =
+          explain_skip(parts.model.parameters(), microbatches, points, report.scale,
+                       [&](const data::Batch& batch) { return weighted(loss_of(batch)); });
     }
   } else {
     report.lost = parts.optimizer.lost_updates();
