@@ -193,9 +193,13 @@ void NonfiniteSearch::visit(const TracedCall& call) {
   const auto value = leaves_memory_unset(call) ? std::nullopt : nonfinite_output(call);
   if (may_begin && value && (!is_given_nonfinite(call) || makes_nan(call))) {
     const TracedCall& outer = outermost(call);
+    // The engine sums what a node returns to the shape of its input: part of that derivative.
+    const bool completes_node = &outer == &call && base_name(call) == "sum";
     const at::Tensor made = nonfinite_tensor(call);
     suspect_ = {call.name,
-                outer.name == call.name ? "" : outer.name,
+                completes_node            ? call.after_node
+                : outer.name == call.name ? ""
+                                          : outer.name,
                 call.scope,
                 call.in_backward,
                 *value,

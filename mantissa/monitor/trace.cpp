@@ -121,6 +121,7 @@ void Trace::Tracer::begin(const at::RecordFunction& event, Frame& frame) {
     call.in_backward = outer.call.in_backward;
     call.node = outer.is_node ? outer.call.name : outer.call.node;
     call.outer = outer.is_label ? outer.call.outer : &outer.call;
+    call.after_node = outer.is_label ? outer.call.after_node : "";
     if (frame.thread_scope == outer.thread_scope) {
       call.scope = outer.call.scope;  // a node has that of its forward call
     }
@@ -192,6 +193,7 @@ void Trace::Tracer::end(const at::RecordFunction& event, Frame& frame) {
     }
     if (frame.outer != nullptr && frame.outer->is_label) {
       frame.outer->call.scope = call.scope;  // of what the engine does with the gradients
+      frame.outer->call.after_node = call.name;
     }
   } else {
     const Values results = event.outputs();
