@@ -13,7 +13,7 @@
 namespace mantissa::report {
 
 /// `count` things in at most `most` runs of neighbours, [begin, end) each.
-std::vector<std::pair<size_t, size_t>> neighbours(size_t count, size_t most);
+MANTISSA_API std::vector<std::pair<size_t, size_t>> neighbours(size_t count, size_t most);
 
 /// Fills a Grid with the worst value of each cell. Of more rows or columns than `most` neighbours
 /// are one.
