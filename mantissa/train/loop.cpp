@@ -273,10 +273,11 @@ void Loop::step() {
     emit(record::Message{progress_.step, record::Level::info,
                          concat("step ", progress_.step, " skipped: ", reason)});
   }
-  MANTISSA_CHECK(progress_.step > 1 || std::isfinite(report.loss), Error, "train: the loss is ",
-                 report.loss, " at the first step, in the forward pass", reason.empty() ? "" : ": ",
-                 reason,
-                 "; lower the precision's risk with --precision fp32 or bf16, or check the data");
+  MANTISSA_CHECK(
+      progress_.step > 1 || std::isfinite(report.loss), Error, "train: the loss is ", report.loss,
+      " at the first step, in the forward pass", reason.empty() ? "" : ": ", reason,
+      "; mantissa inspect --recommend FILE finds what to keep in FP32, if that cures it; "
+      "else check the data");
   const bool is_of_scale = report.skip && report.skip->reason.cause == monitor::SkipCause::scale;
   MANTISSA_CHECK(progress_.skipped_in_row < config_.train.max_skips, Error,
                  "train: ", progress_.skipped_in_row, " steps in a row were skipped up to step ",
