@@ -111,10 +111,9 @@ train::RunConfig load(const Options& options) {
 
 // By which rows are sorted and advised: where the question is.
 Format format_of(const Options& options, const train::RunConfig& config) {
-  const std::string name = options.format.value_or(config.precision.compute == "bf16" ||
-                                                           config.precision.compute == "fp16"
-                                                       ? config.precision.compute
-                                                       : "fp16");
+  const std::string& of_run = config.precision.compute;
+  const std::string name = options.format.value_or(
+      options.emulate.value_or(of_run == "bf16" || of_run == "fp16" ? of_run : "fp16"));
   const Format format = numerics::parse_format(name);
   (void)numerics::ExponentHistogram().in(format);  // refuses others
   return format;

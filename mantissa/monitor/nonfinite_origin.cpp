@@ -60,6 +60,26 @@ bool is_given_nonfinite(const TracedCall& call) {
   return false;
 }
 
+bool holds_nan(const c10::IValue& value) {
+  if (value.isDouble()) {
+    return std::isnan(value.toDouble());
+  }
+  const std::vector<at::Tensor> tensors = tensors_in({value});
+  return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+    return holds_reals(tensor) && has_any(tensor.isnan());
+  });
+}
+
+// NaN of infinities, as inf - inf is.
+bool makes_nan(const TracedCall& call) {
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    if (!is_destination(call, i) && holds_nan(call.inputs[i])) {
+      return false;
+    }
+  }
+  return std::any_of(call.outputs.begin(), call.outputs.end(), holds_nan);
+}
+
 // The first of those that the call returns, or a node hands on.
 std::optional<double> nonfinite_output(const TracedCall& call) {
   for (const c10::IValue& output : call.outputs) {
@@ -171,11 +191,15 @@ void NonfiniteSearch::visit(const TracedCall& call) {
     return;  // nothing hangs on its values
   }
   const auto value = leaves_memory_unset(call) ? std::nullopt : nonfinite_output(call);
-  if (may_begin && value && !is_given_nonfinite(call)) {
+  if (may_begin && value && (!is_given_nonfinite(call) || makes_nan(call))) {
     const TracedCall& outer = outermost(call);
+    // The engine sums what a node returns to the shape of its input: part of that derivative.
+    const bool completes_node = &outer == &call && base_name(call) == "sum";
     const at::Tensor made = nonfinite_tensor(call);
     suspect_ = {call.name,
-                outer.name == call.name ? "" : outer.name,
+                completes_node            ? call.after_node
+                : outer.name == call.name ? ""
+                                          : outer.name,
                 call.scope,
                 call.in_backward,
                 *value,
@@ -190,17 +214,85 @@ void NonfiniteSearch::visit(const TracedCall& call) {
   }
 }
 
+namespace {
+
+// Looks for a value that the step was given, should none be made in it.
+class GivenSearch {
+ public:
+  explicit GivenSearch(const ValueSources& sources) : sources_(sources) {}
+
+  void visit(const TracedCall& call) {
+    if (call.name.find("AccumulateGrad") != std::string::npos) {
+      ends_finite_ &= all_finite(tensors_in(call.inputs));
+    }
+    if (call.outer != nullptr || !call.operation || call.outputs.empty() ||
+        leaves_memory_unset(call)) {
+      return;
+    }
+    const auto value = nonfinite_output(call);
+    if (!call.in_backward) {
+      last_is_finite_ = !value;
+    }
+    if (!value || !first_.operation.empty() || !is_given_from_outside(call)) {
+      return;
+    }
+    const at::Tensor made = nonfinite_tensor(call);
+    first_ = {call.name, "", call.scope, call.in_backward, *value};
+    first_.format = made.defined() ? format_name(made) : "";
+    first_.inputs = inputs_of(call, made, &sources_);
+    first_.is_given = true;
+  }
+
+  // A step may mask what it is given.
+  NonfiniteOrigin result() const {
+    return ends_finite_ && last_is_finite_ ? NonfiniteOrigin() : first_;
+  }
+
+ private:
+  bool is_given_from_outside(const TracedCall& call) const {
+    for (size_t i = 0; i < call.inputs.size(); ++i) {
+      if (is_destination(call, i)) {
+        continue;
+      }
+      if (call.inputs[i].isDouble() && std::isnan(call.inputs[i].toDouble())) {
+        return true;
+      }
+      for (const at::Tensor& tensor : tensors_in({call.inputs[i]})) {
+        if (nonfinite_value(tensor) && is_from_outside(tensor)) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  bool is_from_outside(const at::Tensor& tensor) const {
+    const ValueSource* source = sources_.find(tensor);
+    return source == nullptr || !source->parameter.empty() ||
+           source->operation.find("empty") != std::string::npos;
+  }
+
+  const ValueSources& sources_;
+  NonfiniteOrigin first_;
+  bool last_is_finite_ = true;  // result of the forward pass
+  bool ends_finite_ = true;     // in every gradient
+};
+
+}  // namespace
+
 NonfiniteOrigin find_nonfinite_origin(const std::function<void()>& step,
                                       const tensor::ParameterList& parameters) {
   ValueSources sources(parameters);
   NonfiniteSearch search(&sources);
+  GivenSearch given(sources);
   trace_calls(step, [&](const TracedCall& call) {
     search.visit(call);
     if (search.origin().operation.empty()) {
+      given.visit(call);
       sources.visit(call);
     }
   });
-  return search.origin();
+  return search.origin().operation.empty() ? given.result() : search.origin();
 }
 
 namespace {
@@ -228,8 +320,8 @@ std::string describe(const NonfiniteOrigin& origin) {
   if (origin.operation.empty()) {
     return "a value that is not finite";
   }
-  return concat(nonfinite_name(origin.value).value(), " from ", origin.operation,
-                origin.within.empty() ? "" : " within ", origin.within,
+  return concat(nonfinite_name(origin.value).value(), origin.is_given ? " given to " : " from ",
+                origin.operation, origin.within.empty() ? "" : " within ", origin.within,
                 origin.format.empty() ? "" : " in ", origin.format,
                 place(origin.scope, origin.in_backward),
                 origin.inputs.empty() ? "" : describe(origin.inputs[0]));

@@ -37,6 +37,8 @@ struct NonfiniteOrigin {
   double value = 0;                      // inf, -inf or nan
   std::string format = {};               // of the result
   std::vector<OriginInput> inputs = {};  // floating-point ones, that which is to blame first
+  bool is_given = false;  // no operation made the value: the step's data or parameters hold it, or
+                          // memory that none wrote; `operation` is the first that got it
 
   bool operator==(const NonfiniteOrigin&) const = default;
 };
@@ -48,10 +50,12 @@ MANTISSA_API std::string describe(const NonfiniteOrigin& origin);
 /// Runs `step` and finds the first operation that made a value that is not finite from finite ones,
 /// and which of its inputs is to blame: one that is 0 where a function has no value at 0 (log, a
 /// division), else that with the largest magnitude; and what made that. `parameters` names inputs.
-/// An operation that is given an infinity, as masked_fill by -inf, made none, nor did one whose
-/// caller, an operation or a node, returns finite values all the same. A cast that overflows
-/// is `aten::copy_` within the operation that needed it. Looks at every argument and result:
-/// several times the cost of the step. Throws what trace_calls throws.
+/// An operation that is given an infinity, as masked_fill by -inf, made none, unless it makes NaN
+/// of it (inf - inf, softmax of -inf alone); nor did one whose caller, an operation or a node,
+/// returns finite values all the same. Where none made any, but the last result or a gradient is
+/// not finite, it is what was given. A cast that overflows is `aten::copy_` within the operation
+/// that needed it. Looks at every argument and result: several times the cost of the step. Throws
+/// what trace_calls throws.
 MANTISSA_API NonfiniteOrigin find_nonfinite_origin(const std::function<void()>& step,
                                                    const tensor::ParameterList& parameters = {});
 

@@ -20,6 +20,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mantissa/tensor/scope.h"
@@ -126,6 +127,62 @@ TEST(NonfiniteOrigin, OfAPointwiseOperationTheValueIsThatOfThePlace) {
   });
   EXPECT_EQ(origin.inputs[0].value, -1);
   EXPECT_TRUE(std::isnan(origin.value));
+}
+
+// Masks are made of infinities; a row of them alone is not what they are for.
+TEST(NonfiniteOrigin, NamesWhatMakesNanOfInfinities) {
+  const at::Tensor all = at::full({4}, -kInf);
+  const auto nan_from = [](const std::function<void()>& step) {
+    const NonfiniteOrigin origin = find_nonfinite_origin([&] {
+      const tensor::Scope scope("attention");
+      step();
+    });
+    EXPECT_TRUE(std::isnan(origin.value)) << origin.operation;
+    EXPECT_FALSE(origin.is_given);
+    EXPECT_EQ(origin.scope, "attention");
+    return origin.within.empty() ? origin.operation : origin.within;
+  };
+  EXPECT_EQ(nan_from([&] { (void)at::softmax(all, -1).sum(); }), "aten::softmax");
+  EXPECT_EQ(nan_from([&] { (void)all.sub(all).exp(); }), "aten::sub");
+  EXPECT_EQ(nan_from([&] { (void)at::zeros({4}).mul(-kInf); }), "aten::mul");
+}
+
+TEST(NonfiniteOrigin, NamesWhatFirstGetsAValueThatTheStepWasGiven) {
+  const at::Tensor record = at::tensor({1.0F, std::numeric_limits<float>::quiet_NaN()});
+  const NonfiniteOrigin origin = find_nonfinite_origin([&] {
+    const tensor::Scope scope("encoder");
+    (void)at::ones({2}).mul(record).sum();
+  });
+  EXPECT_TRUE(origin.is_given);
+  EXPECT_EQ(origin.operation, "aten::mul");
+  EXPECT_EQ(origin.scope, "encoder");
+  EXPECT_THAT(describe(origin), ::testing::StartsWith("nan given to aten::mul in fp32 (encoder)"));
+
+  const at::Tensor weight = at::full({1, 2}, kInf).requires_grad_();
+  const NonfiniteOrigin of_weight = find_nonfinite_origin(
+      [&] {
+        at::linear(at::ones({1, 2}), weight).sum().backward();
+      },
+      {{"head.weight", weight}});
+  EXPECT_TRUE(of_weight.is_given);
+  EXPECT_EQ(of_weight.operation, "aten::linear");
+  EXPECT_THAT(describe(of_weight), ::testing::HasSubstr("parameter head.weight"));
+
+  const double rate = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(find_nonfinite_origin([&] { at::ones({2}).add_(at::ones({2}), rate); }).operation,
+            "aten::add_");
+}
+
+// Missing values, and the mask that keeps them out.
+TEST(NonfiniteOrigin, AGivenValueThatTheStepMasksIsNoFault) {
+  const at::Tensor record = at::tensor({1.0F, std::numeric_limits<float>::quiet_NaN()});
+  const at::Tensor mask = at::tensor({0.0F, -kInf});
+  const at::Tensor weight = at::ones({2}).requires_grad_();
+  EXPECT_EQ(find_nonfinite_origin([&] {
+              const at::Tensor known = at::where(record.isnan(), at::zeros({2}), record);
+              at::softmax(known.mul(weight).add(mask), -1)[0].backward();
+            }).operation,
+            "");
 }
 
 // What memory held before it was written is no input.

@@ -7,12 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "mantissa/base/api.h"
 #include "mantissa/report/chart.h"
 
 namespace mantissa::report {
 
 /// `count` things in at most `most` runs of neighbours, [begin, end) each.
-std::vector<std::pair<size_t, size_t>> neighbours(size_t count, size_t most);
+MANTISSA_API std::vector<std::pair<size_t, size_t>> neighbours(size_t count, size_t most);
 
 /// Fills a Grid with the worst value of each cell. Of more rows or columns than `most` neighbours
 /// are one.
@@ -20,7 +21,7 @@ std::vector<std::pair<size_t, size_t>> neighbours(size_t count, size_t most);
 ///     HeatGrid grid(run.name, layers, steps, measures, 80);
 ///     grid.put(layer, column, measure, value);
 ///     map.grids.push_back(grid.take());
-class HeatGrid {
+class MANTISSA_API HeatGrid {
  public:
   /// `measures` without values.
   HeatGrid(std::string name, const std::vector<std::string>& rows,

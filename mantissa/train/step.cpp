@@ -56,6 +56,9 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     const double share = static_cast<double>(num_targets(batch)) / static_cast<double>(total);
     return forward_loss(parts, batch).mul(share);
   };
+  const auto weighted = [&](const at::Tensor& loss) {
+    return parts.loss_weight == 1 ? loss : loss.mul(parts.loss_weight);
+  };
   std::vector<monitor::ReplayPoint> points;  // of each microbatch, to explain a skip
   StepReport report;
   report.scale = parts.scaler.value().item<double>();
@@ -68,7 +71,7 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     }
     const at::Tensor loss = loss_of(microbatches[i]);
     report.loss += loss.item<double>();
-    parts.scaler.scale(loss).backward();
+    parts.scaler.scale(weighted(loss)).backward();
     if (microbatches.size() > 1) {
       parts.optimizer.accumulate_();
     }
@@ -91,7 +94,8 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
   if (report.outcome == optim::StepOutcome::skipped) {
     if (parts.explain_skips) {
       report.skip =
-          explain_skip(parts.model.parameters(), microbatches, points, report.scale, loss_of);
+          explain_skip(parts.model.parameters(), microbatches, points, report.scale,
+                       [&](const data::Batch& batch) { return weighted(loss_of(batch)); });
     }
   } else {
     report.lost = parts.optimizer.lost_updates();

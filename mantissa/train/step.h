@@ -31,6 +31,7 @@ struct StepParts {
   optim::Ema* ema = nullptr;
   bool gradient_statistics = false;              // report those of each parameter
   std::optional<numerics::Format> emulate = {};  // in the place of `compute` (amp/emulation.h)
+  double loss_weight = 1;  // of the loss in backward; not of the one that is reported
 };
 
 struct StepReport {

@@ -545,6 +545,57 @@ class CliTest(unittest.TestCase):
         self.assertIn("seed 3", more.stderr)
         self.assertNotIn("seed 2", more.stderr)
 
+    def test_a_gain_is_split_between_format_microbatch_and_early_stopping(self):
+        arguments = ("compare", self.run_file, "--precisions", "fp32,bf16", "--microbatch", "2,auto", "--memory", "1GB",
+                     "--attribute", "--target", "2.5", "--out", "cmp", "--set", "train.patience=1",
+                     "--set", "train.eval_every=2", "--set", "train.eval_windows=8", "--set", "optim.lr=0.5")
+        first = self.mantissa(*arguments)
+        self.assertIn("bf16 microbatch auto: train.microbatch auto is 4 of the 4 sequences", first.stderr)
+        self.assertRegex(first.stdout, r"sequences a pass +2 +4 +2 +4\n")
+        self.assertIn("format: bf16 for fp32, at microbatch 2", first.stdout)
+        self.assertIn("together: bf16 at auto (4) for fp32 at 2", first.stdout)
+        self.assertRegex(first.stdout, "early stopping: fp32 microbatch 2: patience 1 ends at step [0-9]+ of 12")
+        again = self.mantissa(*arguments, "--json")
+        self.assertNotIn("sequences of a step", again.stderr)
+        result = json.loads(again.stdout)
+        self.assertEqual([effect["factor"] for effect in result["attribution"]["effects"]],
+                         ["microbatch", "format", "interaction", "together"])
+        self.assertEqual({effect["rounds"] for effect in result["attribution"]["effects"]}, {6})
+        # The runs are whole, and what patience would have done is what it does.
+        self.assertEqual({(run["steps"], run["stopped_by"]) for run in result["runs"]}, {(12, "steps")})
+        alone = json.loads(self.mantissa(
+            "train", self.run_file, "--microbatch", "2", "--out", "alone", "--json", *arguments[13:]).stdout)
+        self.assertEqual(alone["stopped_by"], "patience")
+        stopping = result["attribution"]["stopping"][0]
+        self.assertEqual((stopping["arm"], stopping["step"]), ("fp32 microbatch 2", alone["steps"]))
+
+    def test_a_smaller_repeat_takes_nothing_out_of_comparison_json(self):
+        compare = ("compare", self.run_file, "--out", "cmp", "--json")
+        whole = json.loads(self.mantissa(*compare, "--precisions", "fp32,bf16,tf32", "--seeds", "2").stdout)
+        smaller = json.loads(self.mantissa(*compare, "--precisions", "fp32,tf32").stdout)
+        self.assertEqual([(run["arm"], run["seed"]) for run in smaller["runs"]], [("fp32", 1), ("tf32", 1)])
+        kept = json.loads((self.folder / "cmp/comparison.json").read_text())
+        by_run = {(run["arm"], run["seed"]): run for run in kept["runs"]}
+        self.assertEqual(by_run, {(run["arm"], run["seed"]): run for run in whole["runs"]})
+        # A run of other settings is left where it is, and left out.
+        self.mantissa("train", self.run_file, "--out", "other", "--set", "train.steps=14")
+        os.rename(self.folder / "cmp/bf16/seed-1", self.folder / "bf16")
+        os.rename(self.folder / "other", self.folder / "cmp/bf16/seed-1")
+        told = self.mantissa(*compare, "--precisions", "fp32,tf32", "--seeds", "2")
+        self.assertIn("bf16/seed-1 holds a run with other settings, which comparison.json leaves out", told.stderr)
+        kept = json.loads((self.folder / "cmp/comparison.json").read_text())
+        self.assertEqual(len(kept["runs"]), 5)
+
+    def test_an_impossible_record_is_no_report(self):
+        self.mantissa("train", self.run_file, "--out", "a")
+        record = self.folder / "a/record.jsonl"
+        lines = record.read_text().splitlines(keepends=True)
+        record.write_text("".join(lines[1:]))
+        self.fails(1, "line 1: is no run_start", "report", "a", "-o", "r.html")
+        step = next(line for line in lines if '"step":3,' in line)
+        record.write_text("".join(lines[:-1]) + step + lines[-1])
+        self.fails(1, "step 3 comes after step 12", "report", "a", "-o", "r.html")
+
     def test_policies_are_arms_of_a_comparison(self):
         result = self.mantissa("compare", self.run_file, "--precisions", "fp32,bf16", "--policies", "lean,torch mm=fp32",
                                "--out", "cmp", "--json")
@@ -585,8 +636,11 @@ class CliTest(unittest.TestCase):
         self.fails(2, "one seed is no test; use --seeds 5", *compare, "--require", "quality")
         self.fails(2, "--require: is empty; leave the option out, or give it a value", *compare, "--require", "")
         self.fails(2, "valid: 1 to 1000", *compare, "--seeds", "1001")
-        self.fails(2, "would be validated on different windows", *compare, "--set", "train.microbatch=auto",
-                   "--set", "train.eval_windows=4")
+        self.fails(2, "differ in the format alone; name two in --microbatch", *compare, "--attribute")
+        self.fails(2, '"2" is named twice', *compare, "--microbatch", "2,2")
+        self.fails(2, "train.batch 4 is not a multiple of train.microbatch 3", *compare, "--microbatch", "2,3")
+        self.fails(2, "train.memory has no effect", *compare, "--microbatch", "2,4", "--memory", "1GB")
+        self.fails(2, "train.microbatch is set twice", *compare, "--microbatch", "2", "--set", "train.microbatch=4")
         self.fails(2, "there is only bf16; name two", *compare, "--precisions", "bf16", "--require", "speed=1")
         self.fails(2, "set --target", *compare, "--require", "target")
         self.fails(2, "set --price", *compare, "--require", "cost=1", "--target", "2")
@@ -654,8 +708,8 @@ class CliTest(unittest.TestCase):
         resumed = json.loads(self.mantissa("train", "--resume", "a", "--json").stdout)
         self.assertEqual(resumed["loss"], whole["loss"])
         self.fails(2, "train.memory has no effect", "train", self.run_file, "--memory", "1GB", "--out", "d")
-        self.fails(2, "valid: a number and B, kB", "train", self.run_file, "--microbatch", "auto", "--memory", "much",
-                   "--out", "d")
+        self.fails(2, "--set train.memory=much: train.memory is", "train", self.run_file, "--microbatch", "auto",
+                   "--memory", "much", "--out", "d")
         arguments = ("compare", self.run_file, "--precisions", "fp32", "--out", "cmp", "--set", "train.microbatch=auto")
         self.assertEqual(self.mantissa(*arguments).stdout, self.mantissa(*arguments).stdout)
         self.mantissa("lint", self.run_file, "--set", "train.microbatch=auto")
