@@ -365,6 +365,19 @@ class CliTest(unittest.TestCase):
         self.fails(2, "excludes", "inspect", self.run_file, "--twin", "--blame")
         self.fails(2, "excludes", "inspect", self.run_file, "--blame", "--rows", "3")
 
+    def test_the_fault_of_the_guide_is_blamed_and_cured(self):
+        fault = (SOURCE / "recipes" / "faults" / "fp16-overflow.toml", "--steps", "12")
+        cure = json.loads(self.mantissa("inspect", *fault, "--recommend", "cure.toml", "--json").stdout)
+        self.assertEqual((cure["health"]["failed"]["operation"], cure["health"]["failed"]["within"],
+                          cure["health"]["failed"]["cause"]), ("aten::mm", "aten::linear", "forward"))
+        self.assertEqual((cure["cheapest"]["curable"], cure["kept"]["curable"], cure["shown_steps"]),
+                         ("by_range", "by_policy", 12))
+        twin = json.loads(self.mantissa("inspect", fault[0], "--steps", cure["health"]["failed"]["step"], "--twin",
+                                        "--json").stdout)
+        first = twin["rows"][twin["first_divergence"]["row"]]
+        self.assertEqual((twin["first_divergence"]["kind"], first["operation"], first["scope"]),
+                         ("nonfinite", "aten::linear", cure["health"]["failed"]["scope"]))
+
     def test_inspect_refuses_what_it_cannot_do_in_one_line(self):
         self.fails(2, "emulation of fp8_e4m3 stands for casts to 16 bits, and the precision is fp32", "inspect",
                    self.run_file, "--precision", "fp32", "--emulate", "fp8_e4m3")
