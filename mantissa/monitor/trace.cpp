@@ -58,6 +58,18 @@ void for_each_tensor(Values values, const Visit& visit) {
   }
 }
 
+// `MmBackward0`; of a function in C++, whose node LibTorch calls by its type, `LayerNormBackward`.
+std::string node_name(const std::string& name) {
+  const size_t type = name.find("CppNode<");
+  if (type == std::string::npos) {
+    return name;
+  }
+  const size_t end = name.rfind('>');
+  const size_t colon = name.rfind("::", end);
+  const size_t begin = colon == std::string::npos || colon < type ? type + 8 : colon + 2;
+  return name.substr(begin, end - begin) + "Backward";
+}
+
 bool makes_uninitialized(const std::string& name) {
   return name.find("empty") != std::string::npos || name.find("resize") != std::string::npos;
 }
@@ -142,6 +154,7 @@ void Trace::Tracer::begin(const at::RecordFunction& event, Frame& frame) {
 
 void Trace::Tracer::begin_node(const at::RecordFunction& event, Frame& frame) {
   frame.is_node = true;
+  frame.call.name = node_name(event.name());
   frame.call.in_backward = true;
   frame.call.inputs.assign(event.inputs().begin(), event.inputs().end());
   const std::scoped_lock lock(mutex_);

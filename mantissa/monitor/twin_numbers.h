@@ -15,7 +15,7 @@ MANTISSA_API void compare_values(TwinRow& row, const at::Tensor& value, const at
 
 /// |a - b| / |b|, L2 norms in FP64; 0 for equal ones, infinite where b is 0 and a is not, or where
 /// a is not finite and b is.
-double relative_error(const at::Tensor& a, const at::Tensor& b);
+MANTISSA_API double relative_error(const at::Tensor& a, const at::Tensor& b);
 
 /// Sets own_error and bound of an operation that ran in 16 bits: calls it again in FP32, with the
 /// generator as it is left again. Nothing for one that writes into its arguments.

@@ -309,7 +309,8 @@ void Loop::step() {
   MANTISSA_CHECK(progress_.step > 1 || std::isfinite(report.loss), Error, "train: the loss is ",
                  report.loss, " at the first step, in the forward pass", reason.empty() ? "" : ": ",
                  reason,
-                 "; lower the precision's risk with --precision fp32 or bf16, or check the data");
+                 "; mantissa inspect --recommend FILE finds what to keep in FP32, if that cures "
+                 "it; else check the data");
   const auto is_of = [&](monitor::SkipCause cause) {
     return report.skip && report.skip->reason.cause == cause;
   };

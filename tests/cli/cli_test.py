@@ -332,6 +332,52 @@ class CliTest(unittest.TestCase):
             emulated = self.mantissa("inspect", self.run_file, "--emulate", name, "--steps", "1").stdout
             self.assertIn(f" in emulated {name}, policy torch-fixed", emulated)
 
+    def test_inspect_compares_a_step_with_its_fp32_twin(self):
+        twin = ("inspect", self.run_file, "--precision", "bf16", "--steps", "2", "--twin")
+        text = self.mantissa(*twin).stdout
+        self.assertIn("step 2 beside its FP32 twin: policy torch-fixed compute=bf16, loss scale 2^0", text)
+        self.assertRegex(text, r"\nforward +blocks\.0\.attention +")
+        self.assertRegex(text, r"\nbackward +blocks\.0\.mlp +")
+        seen = json.loads(self.mantissa(*twin, "--json").stdout.splitlines()[-1])
+        self.assertEqual((seen["step"], seen["unmatched"]), (2, 0))
+        self.assertEqual({"forward", "backward", "parameter"}, {row["place"] for row in seen["rows"]})
+        self.assertEqual({"place", "scope", "operation", "format", "relative_error", "cosine", "mean_ulps", "max_ulps",
+                          "zeros", "nonfinite", "input_error", "own_error", "bound"}, set(seen["rows"][0]))
+        self.fails(2, "a twin is FP32, and this run computes in fp32", "inspect", self.run_file, "--twin")
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["tiny.toml"])
+
+    def test_inspect_blames_recommends_and_the_policy_cures(self):
+        fault = (self.run_file, "--precision", "fp16", "--set", "optim.lr=1e5", "--set", "optim.warmup=0")
+                 "optim.schedule=constant")
+        blame = self.mantissa("inspect", *fault, "--blame", code=1).stdout
+        self.assertRegex(blame, r"^step 2 fails: inf from aten::copy_ within .* in fp16 \(blocks\.0\..*, parameter blocks\.0\.")
+        self.assertIn("the loss is not finite, which no loss scale changes; ", blame)
+        failed = json.loads(self.mantissa("inspect", *fault, "--blame", "--json", code=1).stdout)["failed"]
+        self.assertEqual((failed["step"], failed["cause"], failed["value"]), (2, "forward", "inf"))
+        self.assertRegex(failed["bases"], r"^NC_001416\.1:\d+-\d+$")
+        self.assertTrue(failed["inputs"][0]["parameter"].startswith("blocks.0."))
+        cure = self.mantissa("inspect", *fault, "--steps", "3", "--recommend", "cure.toml").stdout
+        self.assertIn("cheapest cure: --precision bf16", cure)
+        self.assertIn("wrote cure.toml; with --policy cure.toml 3 of 3 steps are well", cure)
+        self.mantissa("inspect", *fault, "--policy", "cure.toml", "--steps", "3", "--blame")
+        well = self.mantissa("inspect", self.run_file, "--precision", "bf16", "--blame").stdout
+        self.assertEqual(well, "well: 4 of 4 steps applied, gradients and updates as in FP32\n")
+        self.fails(2, "excludes", "inspect", self.run_file, "--twin", "--blame")
+        self.fails(2, "excludes", "inspect", self.run_file, "--blame", "--rows", "3")
+
+    def test_the_fault_of_the_guide_is_blamed_and_cured(self):
+        fault = (SOURCE / "recipes" / "faults" / "fp16-overflow.toml", "--steps", "12")
+        cure = json.loads(self.mantissa("inspect", *fault, "--recommend", "cure.toml", "--json").stdout)
+        self.assertEqual((cure["health"]["failed"]["operation"], cure["health"]["failed"]["within"],
+                          cure["health"]["failed"]["cause"]), ("aten::mm", "aten::linear", "forward"))
+        self.assertEqual((cure["cheapest"]["curable"], cure["kept"]["curable"], cure["shown_steps"]),
+                         ("by_range", "by_policy", 12))
+        twin = json.loads(self.mantissa("inspect", fault[0], "--steps", cure["health"]["failed"]["step"], "--twin",
+                                        "--json").stdout)
+        first = twin["rows"][twin["first_divergence"]["row"]]
+        self.assertEqual((twin["first_divergence"]["kind"], first["operation"], first["scope"]),
+                         ("nonfinite", "aten::linear", cure["health"]["failed"]["scope"]))
+
     def test_inspect_refuses_what_it_cannot_do_in_one_line(self):
         self.fails(2, "emulation of fp8_e4m3 stands for casts to 16 bits, and the precision is fp32", "inspect",
                    self.run_file, "--precision", "fp32", "--emulate", "fp8_e4m3")
