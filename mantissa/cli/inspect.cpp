@@ -194,15 +194,36 @@ std::string describe(const train::InspectedStep& step) {
                 "\n");
 }
 
-// One row a scope and kind; of the whole range, but for the name, which is that of the largest.
-void print_table(const std::vector<Range>& ranges, Format format, size_t most) {
+// Of a run in `format`: what it keeps in another one is safe there.
+bool is_elsewhere(const Range& range, Format format, bool runs_in_format) {
+  return runs_in_format && range.format != numerics::to_string(format) &&
+         range.values.num_nonfinite() == 0;
+}
+
+std::string remark(const Range& range, Format format, bool runs_in_format) {
+  const std::string verdict(to_string(monitor::judge(range, format)));
+  if (is_elsewhere(range, format, runs_in_format)) {
+    return monitor::judge(range, format) == monitor::Verdict::fits
+               ? verdict
+               : concat("fine in ", range.format, " (", verdict, " in ",
+                        numerics::to_string(format), ")");
+  }
+  const std::string remedy = monitor::advice(range, format);
+  return concat(verdict, remedy.empty() ? "" : ": ", remedy);
+}
+
+// One row a scope, kind and format; of all values, but for the name, which is that of the largest.
+void print_table(std::vector<Range> ranges, Format format, bool runs_in_format, size_t most) {
+  std::stable_partition(ranges.begin(), ranges.end(), [&](const Range& range) {
+    return !is_elsewhere(range, format, runs_in_format);
+  });
   std::vector<std::vector<std::string>> rows = {
-      {"scope", "kind", "largest in", "largest", "bf16", "fp16", "e4m3", "e5m2", "0 in fp16",
-       "0 in e4m3", "0 in e5m2", concat("in ", numerics::to_string(format))}};
+      {"scope", "kind", "values", "largest in", "largest", "bf16", "fp16", "e4m3", "e5m2",
+       "0 in fp16", "0 in e4m3", "0 in e5m2", concat("in ", numerics::to_string(format))}};
   for (size_t i = 0; i < std::min(most, ranges.size()); ++i) {
     const Range& range = ranges[i];
     std::vector<std::string> row = {range.scope.empty() ? "-" : range.scope,
-                                    std::string(to_string(range.kind)), range.name,
+                                    std::string(to_string(range.kind)), range.format, range.name,
                                     significant(range.values.largest)};
     for (const Format each : numerics::kNarrowFormats) {
       row.push_back(decimal(numerics::headroom_bits(range.values, each)));
@@ -210,13 +231,11 @@ void print_table(const std::vector<Range>& ranges, Format format, size_t most) {
     for (const Format each : {Format::fp16, Format::fp8_e4m3, Format::fp8_e5m2}) {
       row.push_back(percent(monitor::share(range, range.values.in(each).zero)));
     }
-    const std::string remedy = monitor::advice(range, format);
-    row.push_back(
-        concat(to_string(monitor::judge(range, format)), remedy.empty() ? "" : ": ", remedy));
+    row.push_back(remark(range, format, runs_in_format));
     rows.push_back(std::move(row));
   }
   std::cout << report::text_table(
-      rows, {true, true, true, false, false, false, false, false, false, false, false, true});
+      rows, {true, true, true, true, false, false, false, false, false, false, false, false, true});
   if (ranges.size() > most) {
     std::cout << ranges.size() - most << " more rows have more room; --rows " << ranges.size()
               << " shows all\n";
@@ -227,7 +246,10 @@ void print(const train::Inspection& inspection, const train::RunConfig& config,
            std::optional<Format> emulated, Format format, size_t most) {
   const train::InspectedStep& first = inspection.steps.front();
   const train::InspectedStep& last = inspection.steps.back();
-  std::cout << "steps " << last.step - inspection.looked_at + 1 << " to " << last.step << " in "
+  const int64_t from = last.step - inspection.looked_at + 1;
+  std::cout << (from == last.step ? concat("step ", from)
+                                  : concat("steps ", from, " to ", last.step))
+            << " in "
             << (emulated ? concat("emulated ", numerics::to_string(*emulated))
                          : config.precision.compute)
             << ", policy " << config.precision.policy << ", loss " << significant(first.loss)
@@ -241,7 +263,7 @@ void print(const train::Inspection& inspection, const train::RunConfig& config,
   std::cout << "Bits between the largest value and the largest number of each format (below 0 it "
                "overflows),\nand the share of values other than 0 that the format makes 0:\n\n";
   print_table(monitor::worst_first(monitor::by_scope(inspection.ranges.all()), format), format,
-              most);
+              !emulated && config.precision.compute == numerics::to_string(format), most);
 }
 
 // runs/<name of the run file>-<precision>-inspect, the first of -2, -3, ... that is free.

@@ -150,9 +150,10 @@ void Ranges::clear() {
 std::vector<Range> by_scope(const std::vector<Range>& ranges) {
   std::vector<Range> result;
   std::vector<ExponentHistogram> worst;  // of each, that of its name
-  std::map<std::pair<ValueKind, std::string>, size_t> index;
+  std::map<std::tuple<ValueKind, std::string, std::string>, size_t> index;
   for (const Range& range : ranges) {
-    const auto [found, is_new] = index.try_emplace({range.kind, range.scope}, result.size());
+    const auto [found, is_new] =
+        index.try_emplace({range.kind, range.scope, range.format}, result.size());
     if (is_new) {
       result.push_back(range);
       worst.push_back(range.values);
@@ -163,7 +164,6 @@ std::vector<Range> by_scope(const std::vector<Range>& ranges) {
       worst[found->second] = range.values;
       known.name = range.name;
     }
-    add_format(known.format, range.format);
     known.values.merge(range.values);
   }
   return result;

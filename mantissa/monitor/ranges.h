@@ -57,7 +57,7 @@ class MANTISSA_API Ranges {
   std::map<std::tuple<ValueKind, std::string, std::string>, size_t> index_;
 };
 
-/// Kind by kind one for each scope, over all its names. `name` is that of the largest value, or of
+/// One for each kind, scope and format, over all names. `name` is that of the largest value, or of
 /// the first with one that is not finite.
 MANTISSA_API std::vector<Range> by_scope(const std::vector<Range>& ranges);
 

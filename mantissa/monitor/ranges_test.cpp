@@ -89,8 +89,9 @@ TEST(Ranges, ByScopeAreNamedAfterTheLargestOrTheFirstThatIsNotFinite) {
   ranges.add(ValueKind::activation, "a", "large", at::full({2}, 64.0F));
   ranges.add(ValueKind::activation, "b", "large", at::full({2}, 64.0F));
   ranges.add(ValueKind::activation, "b", "infinite", at::full({2}, kInf));
+  ranges.add(ValueKind::activation, "b", "half", at::full({2}, 1, at::kHalf));
   const std::vector<Range> scopes = by_scope(ranges.all());
-  EXPECT_THAT(names(scopes), ElementsAre("large", "infinite"));
+  EXPECT_THAT(names(scopes), ElementsAre("large", "infinite", "half"));
   EXPECT_EQ(scopes[0].values.count, 4);
   EXPECT_EQ(scopes[0].values.smallest, 4);
 }

@@ -284,10 +284,10 @@ class CliTest(unittest.TestCase):
     def test_inspect_prints_what_is_nearest_to_overflow_and_writes_a_record(self):
         result = self.mantissa("inspect", self.run_file, "--precision", "fp16", "--steps", "2", "--out", "seen")
         lines = result.stdout.splitlines()
-        self.assertTrue(lines[0].startswith("steps "), lines[0])
+        self.assertTrue(lines[0].startswith("steps 1 to 2 in fp16"), lines[0])
         self.assertIn(" in fp16, policy torch-fixed, loss ", lines[0])
         head = next(line for line in lines if line.startswith("scope "))
-        for column in ("kind", "largest", "bf16", "fp16", "e4m3", "e5m2", "in fp16"):
+        for column in ("kind", "values", "largest", "bf16", "fp16", "e4m3", "e5m2", "in fp16"):
             self.assertIn(column, head)
         self.assertIn("more rows have more room; --rows ", result.stdout)
         self.assertIn("mantissa report seen -o inspect.html", lines[-1])

@@ -204,7 +204,15 @@
   const spanLimits = (spec) => {
     const ends = spec.lines.flatMap(({ x }) => [x[0], x[x.length - 1]]);
     const near = spec.spans.flatMap(({ low, high }) => [low, high]).filter((x) => Math.abs(x) < 64);
-    return { min: Math.min(...ends, ...near) - 1, max: Math.max(...ends, ...near) + 1 };
+    const [low, high] = [Math.min(...ends, ...near), Math.max(...ends, ...near)];
+    return { min: Math.floor(low) - 1, max: Math.ceil(high) + 1 };
+  };
+
+  // Bars get the upper part of the chart for themselves.
+  const spanTop = (spec) => {
+    const top = 1.7 * Math.max(...spec.lines.flatMap(({ y }) => y));
+    const unit = 10 ** Math.floor(Math.log10(top));
+    return Math.ceil(top / unit) * unit;
   };
 
   const lineConfig = (spec) => {
@@ -224,7 +232,8 @@
           ? logarithmicAxis(spec, datasets)
           : {
               type: "linear",
-              ...(isFlat(datasets) ? { beginAtZero: true } : { grace: spec.spans ? "60%" : "4%" }),
+              ...(isFlat(datasets) ? { beginAtZero: true } : { grace: "4%" }),
+              ...(spec.spans ? { min: 0, max: spanTop(spec) } : {}),
               ticks: { callback: tickText(spec), ...(isPowers(spec) ? { precision: 0 } : {}) },
             }),
       }),
