@@ -60,6 +60,7 @@ struct Sorter {
     run.checkpoints.push_back(std::move(event));
   }
   void operator()(record::Message event) const { run.messages.push_back(std::move(event)); }
+  void operator()(record::Ranges event) const { run.ranges.push_back(std::move(event)); }
   void operator()(record::RunEnd event) const { run.summary = std::move(event.summary); }
 };
 

@@ -24,6 +24,7 @@ struct Run {
   std::vector<record::Evaluation> evaluations;
   std::vector<record::CheckpointSaved> checkpoints;
   std::vector<record::Message> messages;
+  std::vector<record::Ranges> ranges;
   std::optional<record::Summary> summary;  // none: it goes on, or was killed
 
   /// Of the run file that it started with last, as `section.key`; all but texts as TOML writes

@@ -42,12 +42,18 @@ models::Transformer make_model(const RunConfig& config) {
 void require_scopes(const amp::Policy& policy, const models::Transformer& model) {
   const std::map<std::string, Format> of_base = amp::find_policy(policy.base).scopes;
   const std::vector<std::string> scopes = model.scopes();
-  for (const auto& [glob, format] : policy.scopes) {
-    const bool matches = std::any_of(
-        scopes.begin(), scopes.end(),
-        [&, &glob = glob](const std::string& scope) { return glob_match(glob, scope); });
+  const auto require = [&](const std::string& glob) {
+    const bool matches = std::any_of(scopes.begin(), scopes.end(), [&](const std::string& scope) {
+      return amp::covers(glob, scope);
+    });
     MANTISSA_CHECK(matches || of_base.contains(glob), InvalidArgument, "policy: scope \"", glob,
                    "\" matches no scope of the model", suggestion(glob, scopes));
+  };
+  for (const auto& [glob, format] : policy.scopes) {
+    require(glob);
+  }
+  for (const amp::ScopedRule& scoped : amp::scoped_rules(policy)) {
+    require(scoped.glob);
   }
 }
 

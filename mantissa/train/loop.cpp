@@ -155,8 +155,6 @@ class Loop {
   void emit(const record::Event& event);
   void note_peak(PeakUse peak);
   void warn_of_lost_updates(const StepReport& report);
-  std::string skip_text(const SkipExplanation& skip,
-                        const std::vector<data::Batch>& microbatches) const;
 
   RunConfig config_;
   std::optional<RunFolder> folder_;
@@ -183,18 +181,6 @@ void Loop::emit(const record::Event& event) {
   if (options_.observe) {
     options_.observe(event);
   }
-}
-
-// Why, and on which bases.
-std::string Loop::skip_text(const SkipExplanation& skip,
-                            const std::vector<data::Batch>& microbatches) const {
-  std::string text = monitor::describe(skip.reason);
-  const data::Batch& batch = microbatches[skip.microbatch];
-  if (skip.reason.cause != monitor::SkipCause::unseen && !batch.positions.empty()) {
-    text += concat("; ", batch.positions.size(), " sequences from ",
-                   genome::to_string(*data_.genome, batch.positions.front().bases), " on");
-  }
-  return text;
 }
 
 // Once: the rate falls towards the end of a schedule, where every update may be lost.
@@ -315,7 +301,7 @@ void Loop::step() {
   emit(event);
   warn_of_lost_updates(report);
 
-  const std::string reason = report.skip ? skip_text(*report.skip, microbatches) : "";
+  const std::string reason = report.skip ? describe(*report.skip, microbatches, *data_.genome) : "";
   if (!reason.empty()) {
     emit(record::Message{progress_.step, record::Level::info,
                          concat("step ", progress_.step, " skipped: ", reason)});

@@ -281,6 +281,69 @@ class CliTest(unittest.TestCase):
         self.assertIn("these formats differ", json.loads(self.mantissa(*mixed, "--json").stdout)[0]["note"])
         self.fails(2, "unknown operation", "policy", "explain", "mn", "fp32")
 
+    def test_inspect_prints_what_is_nearest_to_overflow_and_writes_a_record(self):
+        result = self.mantissa("inspect", self.run_file, "--precision", "fp16", "--steps", "2", "--out", "seen")
+        lines = result.stdout.splitlines()
+        self.assertTrue(lines[0].startswith("steps "), lines[0])
+        self.assertIn(" in fp16, policy torch-fixed, loss ", lines[0])
+        head = next(line for line in lines if line.startswith("scope "))
+        for column in ("kind", "largest", "bf16", "fp16", "e4m3", "e5m2", "in fp16"):
+            self.assertIn(column, head)
+        self.assertIn("more rows have more room; --rows ", result.stdout)
+        self.assertIn("mantissa report seen -o inspect.html", lines[-1])
+        kinds = [json.loads(line)["type"] for line in (self.folder / "seen/record.jsonl").read_text().splitlines()]
+        self.assertEqual(kinds[0], "run_start")
+        self.assertEqual(kinds.count("ranges"), 2)
+        report = self.mantissa("report", "seen", "--table", "ranges").stdout
+        self.assertIn("blocks.0.mlp", report)
+        self.mantissa("report", "seen", "-o", "r.html")
+        self.assertIn("ranges-headroom", (self.folder / "r.html").read_text())
+        self.assertTrue((self.folder / "seen/events.out.tfevents.mantissa").stat().st_size > 1000)
+        # The same steps, the same numbers; a second folder, since the first one is taken.
+        self.fails(1, "exists", "inspect", self.run_file, "--out", "seen")
+        again = self.mantissa("inspect", self.run_file, "--precision", "fp16", "--steps", "2", "--out", "again")
+        self.assertEqual(again.stdout.replace("again", "seen"), result.stdout)
+
+    def test_inspect_json_has_every_range_under_every_format(self):
+        seen = json.loads(self.mantissa("inspect", self.run_file, "--steps", "1", "--json").stdout.splitlines()[-1])
+        self.assertEqual(seen["looked_at"], 1)
+        self.assertEqual(seen["record"], "runs/tiny-fp32-inspect/record.jsonl")
+        for kind in ("activation", "gradient", "weight", "update"):
+            self.assertTrue([r for r in seen["ranges"] if r["kind"] == kind and r["scope"].startswith("blocks.0")], kind)
+        for one in seen["ranges"]:
+            self.assertEqual(list(one["formats"]), ["bf16", "fp16", "fp8_e4m3", "fp8_e5m2"])
+            for counts in one["formats"].values():
+                self.assertLessEqual(counts["zero"] + counts["subnormal"] + counts["overflow"], 1)
+        # FP8 has less room than FP16, which has less than BF16.
+        rooms = [[one["formats"][name]["headroom_bits"] for name in ("fp8_e4m3", "fp16", "bf16")] for one in seen["ranges"]]
+        self.assertTrue(all(a < b < c for a, b, c in rooms if a is not None))
+
+    def test_inspect_begins_at_a_checkpoint_and_emulates(self):
+        self.mantissa("train", self.run_file, "--out", "run")
+        seen = json.loads(self.mantissa("inspect", self.run_file, "--checkpoint", "run", "--steps", "1",
+                                        "--json").stdout.splitlines()[-1])
+        self.assertEqual([step["step"] for step in seen["steps"]], [13])
+        trained = [json.loads(line) for line in (self.folder / "run/record.jsonl").read_text().splitlines()]
+        last = [line["loss"] for line in trained if line["type"] == "step"][-1]
+        at_12 = json.loads(self.mantissa("inspect", self.run_file, "--checkpoint", "run/checkpoints/step-10", "--steps",
+                                         "2", "--json").stdout.splitlines()[-1])
+        self.assertEqual(at_12["steps"][-1]["loss"], last, "the step that was trained, to the last bit")
+        for name in ("fp8_e4m3", "fp8_e5m2", "fp16", "bf16"):
+            emulated = self.mantissa("inspect", self.run_file, "--emulate", name, "--steps", "1").stdout
+            self.assertIn(f" in emulated {name}, policy torch-fixed", emulated)
+
+    def test_inspect_refuses_what_it_cannot_do_in_one_line(self):
+        self.fails(2, "emulation of fp8_e4m3 stands for casts to 16 bits, and the precision is fp32", "inspect",
+                   self.run_file, "--precision", "fp32", "--emulate", "fp8_e4m3")
+        self.fails(2, "ask for bf16, fp16, fp8_e4m3 or fp8_e5m2", "inspect", self.run_file, "--format", "tf32")
+        self.fails(2, 'did you mean "fp8_e4m3"?', "inspect", self.run_file, "--emulate", "fp8_e4m4")
+        self.fails(2, "--steps", "inspect", self.run_file, "--steps", "0")
+        self.fails(1, "absent", "inspect", self.run_file, "--checkpoint", "absent")
+        self.assertFalse((self.folder / "runs").exists(), "a refused run leaves no folder")
+        self.mantissa("train", self.run_file, "--out", "run")
+        self.fails(2, "run: holds a run, whose record stays as it is; choose another --out", "inspect", self.run_file,
+                   "--out", "run")
+
     def test_lint_names_hazards_with_their_remedies(self):
         clean = json.loads(self.mantissa("lint", self.run_file, "--precision", "bf16", "--json").stdout)
         self.assertEqual((clean["hazards"], clean["stopped"]), (0, ""))
