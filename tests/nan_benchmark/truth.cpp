@@ -58,7 +58,8 @@ std::vector<Truth> read_truths(const std::string& path) {
   std::set<std::string> names;
   std::string where = path;
   try {
-    for (const json& entry : json::parse(text).at("cases")) {
+    const json file = json::parse(text);
+    for (const json& entry : file.at("cases")) {
       where = concat(path, ": ", entry.at("name").get<std::string>());
       truths.push_back(parse(entry, where));
       MANTISSA_CHECK(names.insert(truths.back().name).second, Corruption, where, " is there twice");
