@@ -137,7 +137,7 @@ AutocastKernel::AutocastKernel(const c10::OperatorHandle& operation, size_t numb
 void AutocastKernel::operator()(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
                                 torch::jit::Stack* stack) const {
   const CompiledPolicy* policy = active_compiled_policy();
-  const Rule rule = policy == nullptr ? Rule::keep : policy->rule(number_);
+  const Rule rule = policy == nullptr ? Rule::keep : rule_of(*policy, number_);
   if (rule == Rule::keep) {
     operation.redispatchBoxed(keys & kBelowAutocast, stack);
     return;

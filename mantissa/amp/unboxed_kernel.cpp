@@ -90,7 +90,7 @@ class UnboxedKernel<Operation, Return(Arguments...)> final : public c10::Operato
 
   Return operator()(c10::DispatchKeySet keys, Arguments... arguments) {
     const CompiledPolicy* policy = active_compiled_policy();
-    const Rule rule = policy == nullptr ? Rule::keep : policy->rule(number_);
+    const Rule rule = policy == nullptr ? Rule::keep : rule_of(*policy, number_);
     if (rule == Rule::keep) {
       return Operation::redispatch(keys & kBelowAutocast, std::forward<Arguments>(arguments)...);
     }

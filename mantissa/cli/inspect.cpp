@@ -16,6 +16,7 @@
 #include "mantissa/base/file.h"
 #include "mantissa/base/nonfinite.h"
 #include "mantissa/cli/command.h"
+#include "mantissa/cli/diagnosis.h"
 #include "mantissa/cli/prepare.h"
 #include "mantissa/cli/settings.h"
 #include "mantissa/monitor/ranges.h"
@@ -32,17 +33,23 @@ using monitor::Range;
 using nlohmann::ordered_json;
 using numerics::Format;
 
+constexpr int64_t kRows = 12;
+constexpr int64_t kTwinRows = 40;
+
 struct Options {
   std::string run_file;
   std::string checkpoint;
   std::string out;
   int64_t steps = 4;
-  int64_t rows = 12;
+  std::optional<int64_t> rows;
   std::optional<std::string> format;
   std::optional<std::string> emulate;
   std::optional<std::string> precision;
   std::optional<std::string> policy;
   std::vector<std::string> settings;
+  std::string recommend;
+  bool twin = false;
+  bool blame = false;
   bool json = false;
 };
 
@@ -181,12 +188,8 @@ void print_json(const train::Inspection& inspection, Format format, const std::s
 }
 
 std::string describe(const train::InspectedStep& step) {
-  const monitor::NonfiniteOrigin& origin = step.origin;
   return concat("step ", step.step, step.skipped ? " (skipped)" : "",
-                ": the first value that is not finite is ", *nonfinite_name(origin.value), " from ",
-                origin.operation, origin.within.empty() ? "" : " within ", origin.within,
-                origin.in_backward ? ", backward of " : " in ",
-                origin.scope.empty() ? "the top level" : origin.scope,
+                ": the first value that is not finite is ", monitor::describe(step.origin),
                 step.scale == 1 ? "" : concat(", loss scale ", report::scale_text(step.scale)),
                 "\n");
 }
@@ -275,10 +278,30 @@ std::filesystem::path default_folder(const std::string& run_file, const std::str
   return folder;
 }
 
-void run_inspect(const Options& options) {
+// What needs no histograms.
+std::optional<int> diagnose(const Options& options, const train::RunConfig& config) {
+  const train::NextStepsOptions next{.steps = options.steps, .checkpoint = options.checkpoint};
+  if (options.twin) {
+    return inspect_twin(config, next, static_cast<size_t>(options.rows.value_or(kTwinRows)),
+                        options.json);
+  }
+  if (options.blame) {
+    return inspect_blame(config, next, options.json);
+  }
+  if (!options.recommend.empty()) {
+    return inspect_recommend(config, next, options.recommend, options.json);
+  }
+  return std::nullopt;
+}
+
+void run_inspect(const Options& options, int& exit_code) {
   const train::RunConfig config = load(options);
   const Format format = format_of(options, config);
   prepare_process();
+  if (const auto code = diagnose(options, config)) {
+    exit_code = *code;
+    return;
+  }
   const std::filesystem::path folder =
       options.out.empty() ? default_folder(options.run_file, config.precision.compute)
                           : std::filesystem::path(options.out);
@@ -299,14 +322,15 @@ void run_inspect(const Options& options) {
     print_json(inspection, format, record);
     return;
   }
-  print(inspection, config, inspect.emulate, format, static_cast<size_t>(options.rows));
+  print(inspection, config, inspect.emulate, format,
+        static_cast<size_t>(options.rows.value_or(kRows)));
   std::cout << "\nrecord " << record << "; draw it: mantissa report " << folder.string()
             << " -o inspect.html\n";
 }
 
 }  // namespace
 
-void add_inspect(CLI::App& app, int& /*exit_code*/) {
+void add_inspect(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "inspect", "How near every value of a run is to overflow and underflow, by layer and format");
@@ -321,25 +345,46 @@ void add_inspect(CLI::App& app, int& /*exit_code*/) {
   command->add_option("--policy", options->policy, "a policy's name or file");
   command->add_option("--set", options->settings, "KEY=VALUE, any key of the run file; repeatable")
       ->allow_extra_args(false);
-  command->add_option("--emulate", options->emulate,
-                      "round to bf16, fp16, fp8_e4m3 or fp8_e5m2 where the policy casts, in FP32 "
-                      "storage: what that format would do, on any device");
-  command->add_option("--format", options->format,
-                      "by which rows are sorted and advised: bf16, fp16, fp8_e4m3 or fp8_e5m2 "
-                      "(default: that of the run if it has 16 bits, else fp16)");
-  command->add_option("--rows", options->rows, "of the table (default: 12)")
-      ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--out", options->out,
-                   "new folder of the record (default: runs/NAME-PRECISION-inspect)")
-      ->check(refuse_empty_folder);
-  command->add_flag("--json", options->json, "every range as one JSON object, the last line");
+  CLI::Option* emulate = command->add_option(
+      "--emulate", options->emulate,
+      "round to bf16, fp16, fp8_e4m3 or fp8_e5m2 where the policy casts, in FP32 "
+      "storage: what that format would do, on any device");
+  CLI::Option* format =
+      command->add_option("--format", options->format,
+                          "by which rows are sorted and advised: bf16, fp16, fp8_e4m3 or fp8_e5m2 "
+                          "(default: that of the run if it has 16 bits, else fp16)");
+  CLI::Option* rows =
+      command->add_option("--rows", options->rows, "of the table (default: 12; of --twin 40)")
+          ->check(CLI::PositiveNumber);
+  CLI::Option* out =
+      command
+          ->add_option("--out", options->out,
+                       "new folder of the record (default: runs/NAME-PRECISION-inspect)")
+          ->check(refuse_empty_folder);
+  // Each in the place of counting values.
+  CLI::Option* twin = command->add_flag("--twin", options->twin,
+                                        "compare the last of the steps with FP32, layer by layer");
+  CLI::Option* blame = command->add_flag(
+      "--blame", options->blame,
+      "say why a step fails, which gradients die and which updates are lost; exit code 1 if any");
+  CLI::Option* recommend =
+      command
+          ->add_option("--recommend", options->recommend,
+                       "find the fewest operations to keep in FP32 for the steps to be well, write "
+                       "them to this policy file and show that it cures; exit code 1 if none do")
+          ->check(refuse_empty_folder);
+  twin->excludes(blame, recommend, emulate, format, out);
+  blame->excludes(recommend, emulate, format, out, rows);
+  recommend->excludes(emulate, format, out, rows);
+  command->add_flag("--json", options->json, "all of it as one JSON object, the last line");
   command->footer(
       "Trains the steps and counts every value in them: what each operation returns, gradients,\n"
       "weights and updates. What a format would do is counted, not estimated. Examples:\n"
       "  mantissa inspect recipes/lambda.toml --precision fp16\n"
-      "  mantissa inspect recipes/lambda.toml --checkpoint runs/lambda-fp32 --format fp8_e4m3");
-  command->callback([options] { run_inspect(*options); });
+      "  mantissa inspect recipes/lambda.toml --checkpoint runs/lambda-fp32 --format fp8_e4m3\n"
+      "  mantissa inspect recipes/lambda.toml --precision bf16 --twin\n"
+      "  mantissa inspect broken.toml --precision fp16 --recommend cure.toml");
+  command->callback([options, &exit_code] { run_inspect(*options, exit_code); });
 }
 
 }  // namespace mantissa::cli

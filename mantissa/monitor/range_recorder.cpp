@@ -75,23 +75,6 @@ bool may_be_nonfinite(const TracedCall& call) {
   return false;
 }
 
-// `MmBackward0`; of a function in C++, whose node LibTorch calls by its type, `LayerNormBackward`.
-std::string node_name(const std::string& name) {
-  const size_t type = name.find("CppNode<");
-  if (type == std::string::npos) {
-    return name;
-  }
-  const size_t end = name.rfind('>');
-  const size_t colon = name.rfind("::", end);
-  const size_t begin = colon == std::string::npos || colon < type ? type + 8 : colon + 2;
-  std::string function = name.substr(begin, end - begin);
-  constexpr std::string_view kSuffix = "Function";
-  if (function.ends_with(kSuffix) && function.size() > kSuffix.size()) {
-    function.resize(function.size() - kSuffix.size());
-  }
-  return function + "Backward";
-}
-
 // A gradient passes through them as it is.
 bool is_view_node(std::string_view name) {
   static constexpr std::array<std::string_view, 18> kNames = {
@@ -221,7 +204,7 @@ void RangeRecorder::visit_node(const TracedCall& node) {
     return;
   }
   for (const at::Tensor& gradient : tensors_in(node.inputs)) {
-    ranges_.add(ValueKind::gradient, node.scope, node_name(node.name), gradient);
+    ranges_.add(ValueKind::gradient, node.scope, node.name, gradient);
   }
 }
 

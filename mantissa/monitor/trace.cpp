@@ -28,6 +28,7 @@ struct Frame : at::ObserverContext {
   bool is_label = false;
   bool is_node = false;
   Frame* outer = nullptr;
+  std::string thread_scope;  // of the thread when it began
   TracedCall call;
   std::unordered_map<const c10::TensorImpl*, at::Tensor> made;  // of a node, and not taken since
 };
@@ -55,6 +56,18 @@ void for_each_tensor(Values values, const Visit& visit) {
       }
     }
   }
+}
+
+// `MmBackward0`; of a function in C++, whose node LibTorch calls by its type, `LayerNormBackward`.
+std::string node_name(const std::string& name) {
+  const size_t type = name.find("CppNode<");
+  if (type == std::string::npos) {
+    return name;
+  }
+  const size_t end = name.rfind('>');
+  const size_t colon = name.rfind("::", end);
+  const size_t begin = colon == std::string::npos || colon < type ? type + 8 : colon + 2;
+  return name.substr(begin, end - begin) + "Backward";
 }
 
 bool makes_uninitialized(const std::string& name) {
@@ -114,14 +127,15 @@ std::atomic<Trace::Tracer*> Trace::Tracer::active = nullptr;
 void Trace::Tracer::begin(const at::RecordFunction& event, Frame& frame) {
   TracedCall& call = frame.call;
   call.name = event.name();
-  call.scope = tensor::current_scope();
+  call.scope = frame.thread_scope = tensor::current_scope();
   if (frame.outer != nullptr) {
     const Frame& outer = *frame.outer;
     call.in_backward = outer.call.in_backward;
     call.node = outer.is_node ? outer.call.name : outer.call.node;
     call.outer = outer.is_label ? outer.call.outer : &outer.call;
-    if (call.scope.empty()) {
-      call.scope = outer.call.scope;
+    call.after_node = outer.is_label ? outer.call.after_node : "";
+    if (frame.thread_scope == outer.thread_scope) {
+      call.scope = outer.call.scope;  // a node has that of its forward call
     }
   }
   if (event.scope() == at::RecordScope::BACKWARD_FUNCTION) {
@@ -140,12 +154,13 @@ void Trace::Tracer::begin(const at::RecordFunction& event, Frame& frame) {
 
 void Trace::Tracer::begin_node(const at::RecordFunction& event, Frame& frame) {
   frame.is_node = true;
+  frame.call.name = node_name(event.name());
   frame.call.in_backward = true;
   frame.call.inputs.assign(event.inputs().begin(), event.inputs().end());
   const std::scoped_lock lock(mutex_);
   const auto found = scopes_.find({event.forwardThreadId(), event.seqNr()});
-  if (found != scopes_.end() && frame.call.scope.empty()) {
-    frame.call.scope = found->second;
+  if (found != scopes_.end()) {
+    frame.call.scope = found->second;  // not the one in which backward() was called
   }
 }
 
@@ -154,7 +169,7 @@ void Trace::Tracer::begin_operation(const at::RecordFunction& event, Frame& fram
   const auto& arguments = call.operation->schema().arguments();
   // Of a boxed call they are the whole stack.
   const Values inputs = Values(event.inputs().data(), event.inputs().size()).last(arguments.size());
-  if (!call.in_backward && event.seqNr() >= 0) {
+  if (event.seqNr() >= 0) {
     const std::scoped_lock lock(mutex_);
     scopes_[{event.threadId(), event.seqNr()}] = call.scope;
   }
@@ -188,6 +203,10 @@ void Trace::Tracer::end(const at::RecordFunction& event, Frame& frame) {
   if (frame.is_node) {
     for (const auto& [impl, tensor] : frame.made) {
       call.outputs.emplace_back(tensor);
+    }
+    if (frame.outer != nullptr && frame.outer->is_label) {
+      frame.outer->call.scope = call.scope;  // of what the engine does with the gradients
+      frame.outer->call.after_node = call.name;
     }
   } else {
     const Values results = event.outputs();

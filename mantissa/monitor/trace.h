@@ -22,6 +22,7 @@ struct TracedCall {
   std::string scope;  // tensor::Scope of the call; in the backward pass that of the forward call
   bool in_backward = false;
   std::string node;                   // in which the operation runs; empty outside of any
+  std::string after_node = {};        // whose gradients the engine sums or adds with it
   const TracedCall* outer = nullptr;  // the call that made this one, valid during the visit
 
   /// The arguments of the schema. A tensor that the operation writes into is a copy from before.

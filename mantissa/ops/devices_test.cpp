@@ -478,7 +478,7 @@ TEST_P(Devices, EmbeddingIsThatOfTheCpu) {
   at::manual_seed(35);
   const Tensor indices = at::randint(5, {4, 9}, at::kLong);
   expect_as_on_cpu({at::randn({5, 12}), indices}, device(), 16,
-                   [](const std::vector<Tensor>& a) { return embedding(a[0], a[1], 2); });
+                   [](const std::vector<Tensor>& a) { return ops::embedding(a[0], a[1], 2); });
 }
 
 // The mask does not depend on the device: what is dropped is zero in both.
@@ -487,20 +487,21 @@ TEST_P(Devices, DropoutIsThatOfTheCpu) {
   expect_as_on_cpu({at::randn({6, 37}), at::randn({6, 37})}, device(), 4,
                    [](const std::vector<Tensor>& a) {
                      at::manual_seed(7);
-                     return dropout_add(a[0], a[1], 0.3);
+                     return ops::dropout_add(a[0], a[1], 0.3);
                    });
   at::manual_seed(7);
-  const Tensor here = dropout(at::ones({500}), 0.3);
+  const Tensor here = ops::dropout(at::ones({500}), 0.3);
   at::manual_seed(7);
-  EXPECT_TRUE(at::equal(dropout(at::ones({500}).to(device()), 0.3).cpu(), here));
+  EXPECT_TRUE(at::equal(ops::dropout(at::ones({500}).to(device()), 0.3).cpu(), here));
 }
 
 // Two FFTs of other libraries: each number is within 5 * 2^-24 of the root mean square of its row,
 // gradients of the filter are sums of two rows.
 TEST_P(Devices, LongConvolutionIsThatOfTheCpu) {
   at::manual_seed(37);
-  expect_as_on_cpu({at::randn({2, 3, 50}), at::randn({3, 50}), at::randn({3})}, device(), 32,
-                   [](const std::vector<Tensor>& a) { return long_convolution(a[0], a[1], a[2]); });
+  expect_as_on_cpu(
+      {at::randn({2, 3, 50}), at::randn({3, 50}), at::randn({3})}, device(), 32,
+      [](const std::vector<Tensor>& a) { return ops::long_convolution(a[0], a[1], a[2]); });
 }
 
 TEST_P(Devices, AveragesAreBitForBitTheReference) {

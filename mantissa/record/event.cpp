@@ -51,6 +51,8 @@ void each_field(Self& self, Visit visit) {
     visit("path", self.path);
     visit("size_bytes", self.size_bytes);
     visit("write_time_s", self.write_time_s);
+    visit("peak_bytes", self.peak_bytes);
+    visit("peak_holders", self.peak_holders);
   } else if constexpr (std::is_same_v<Type, Message>) {
     visit("step", self.step);
     visit("level", self.level);
@@ -101,6 +103,12 @@ void each_field(Self& self, Visit visit) {
 // Keys that earlier records lack, or that stay away where there is nothing to say.
 constexpr std::string_view kLaterKeys[] = {"bytes_per_param", "peak_holders", "allocator",
                                            "gradients"};
+
+template <typename Type>
+bool is_later(std::string_view key) {
+  return std::ranges::count(kLaterKeys, key) > 0 ||
+         (std::is_same_v<Type, CheckpointSaved> && key == "peak_bytes");
+}
 
 constexpr int64_t kMostDepth = 32;  // of objects in one another; the parser's stack has an end
 
@@ -167,7 +175,8 @@ ordered_json json_of(const std::vector<ValueRange>& values) {
 
 template <typename Value>
 bool is_left_out(const Value& value) {
-  if constexpr (std::is_same_v<Value, ParameterNumbers>) {
+  if constexpr (std::is_same_v<Value, ParameterNumbers> ||
+                std::is_same_v<Value, std::map<std::string, int64_t>>) {
     return value.empty();
   }
   return false;
@@ -192,7 +201,7 @@ class LineReader {
   Type read() const {
     Type result;
     each_field(result, [this](const char* key, auto& field) {
-      if (json_.contains(key) || std::ranges::count(kLaterKeys, key) == 0) {
+      if (json_.contains(key) || !is_later<Type>(key)) {
         this->get(key, field);
       }
     });

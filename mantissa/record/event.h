@@ -52,6 +52,8 @@ struct CheckpointSaved {
   std::string path;
   int64_t size_bytes = 0;
   double write_time_s = 0;
+  std::map<std::string, int64_t> peak_bytes = {};    // as in Summary, of the run until then
+  std::map<std::string, int64_t> peak_holders = {};  // likewise
 };
 
 enum class Level { info, warning };

@@ -70,7 +70,9 @@ std::vector<Entry> one_of_each() {
                   int64_t{1} << 40,
                   {{"w", {{"norm", kInf}, {"fp16_zero", 0.25}}}, {"b", {{"norm", 0}}}}}},
       {3, Evaluation{13, 1.9, 1.3}},
-      {4, CheckpointSaved{14, "runs/a/step-14", 123456, 0.5}},
+      {4,
+       CheckpointSaved{
+           14, "runs/a/step-14", 123456, 0.5, {{"weights", 400}}, {{"weights blocks.0", 200}}}},
       {5, Message{15, Level::warning, "two\nlines"}},
       {6, RunEnd{example_summary()}},
       {7, Ranges{16, 1024, {example_range(), {}}}},
@@ -98,6 +100,17 @@ TEST(Event, IsOneLineThatReadsWell) {
   for (const Entry& entry : one_of_each()) {
     EXPECT_EQ(to_json(entry).find('\n'), std::string::npos);
   }
+}
+
+TEST(Event, ACheckpointOfAnEarlierMantissaHasNoPeak) {
+  const std::string line = to_json(Entry{0, CheckpointSaved{1, "step-1", 2, 3}});
+  EXPECT_EQ(line.find("peak"), std::string::npos) << line;
+  EXPECT_TRUE(std::get<CheckpointSaved>(from_json(line).event).peak_bytes.empty());
+  // Of a step and of a summary it is no later key.
+  std::string step = to_json(Entry{0, Step{}});
+  const std::string peak = R"(,"peak_bytes":0)";
+  step.erase(step.find(peak), peak.size());
+  EXPECT_NE(message_of(step).find("key \"peak_bytes\" is missing"), std::string::npos);
 }
 
 TEST(Event, AStepWithoutStatisticsOfGradientsHasNoKeyForThem) {

@@ -5,19 +5,16 @@
 #include <string>
 #include <utility>
 
-#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/file.h"
-#include "mantissa/checkpoint/reader.h"
 #include "mantissa/monitor/range_recorder.h"
-#include "mantissa/tensor/generator_state.h"
 #include "mantissa/tensor/memory.h"
 #include "mantissa/train/assembly.h"
 #include "mantissa/train/machine.h"
 #include "mantissa/train/microbatch.h"
 #include "mantissa/train/range_record.h"
+#include "mantissa/train/starting_point.h"
 #include "mantissa/train/step.h"
 
 namespace mantissa::train {
@@ -25,26 +22,6 @@ namespace {
 
 // From 2^16 to 2^-8, more than a dynamic scale needs where one fits at all.
 constexpr size_t kMostSkips = 24;
-
-checkpoint::Loaded read_checkpoint(const std::filesystem::path& folder) {
-  return path_exists(folder / "checkpoints") ? checkpoint::read_latest(folder / "checkpoints")
-                                             : checkpoint::read(folder);
-}
-
-// With the scaler of `learner` in the place of one of another kind.
-tensor::StateDict state_for(const Learner& learner, const tensor::StateDict& saved) {
-  const tensor::StateDict scaler = learner.scaler().state_dict();
-  if (saved.text("scaler.kind") == scaler.text("kind")) {
-    return saved;
-  }
-  tensor::StateDict state;
-  for (const char* part : {"model", "optimizer", "ema"}) {
-    state.merge(part, saved.under(part));
-  }
-  state.set("vocabulary", saved.text("vocabulary"));
-  state.merge("scaler", scaler);
-  return state;
-}
 
 RunConfig inspected(RunConfig config) {
   config.train.explain_skips = false;  // it traces the step, and so does this
@@ -57,16 +34,12 @@ class Inspector {
  public:
   Inspector(const RunConfig& config, const RunData& data, const InspectOptions& options)
       : config_(config), options_(options), learner_(config), loader_(make_loader(config, data)) {
-    at::manual_seed(static_cast<uint64_t>(config.train.seed));
-    if (!options.checkpoint.empty()) {
-      restore(data);
-    }
+    step_ = begin_at(options.checkpoint, config, data, learner_, *loader_);
   }
 
   Inspection run();
 
  private:
-  void restore(const RunData& data);
   void step(Inspection& inspection);
   void emit(const record::Event& event) const {
     if (options_.observe) {
@@ -80,16 +53,6 @@ class Inspector {
   std::unique_ptr<data::Loader> loader_;
   int64_t step_ = 0;
 };
-
-void Inspector::restore(const RunData& data) {
-  const checkpoint::Loaded loaded = read_checkpoint(options_.checkpoint);
-  const tensor::StateDict& state = loaded.checkpoint.state;
-  require_genome(data, state.text("genome"), config_.data.fasta);
-  learner_.load_state_dict(state_for(learner_, state.under("learner")));
-  loader_->load_state_dict(state.under("loader"));
-  tensor::set_cpu_generator_state(state.tensor("generator.cpu"));
-  step_ = loaded.checkpoint.step;
-}
 
 void Inspector::step(Inspection& inspection) {
   const auto batches = next_microbatches(config_, *loader_);

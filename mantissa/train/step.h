@@ -11,10 +11,10 @@
 #include "mantissa/base/api.h"
 #include "mantissa/data/batch.h"
 #include "mantissa/models/transformer.h"
-#include "mantissa/monitor/skip_reason.h"
 #include "mantissa/numerics/format.h"
 #include "mantissa/optim/ema.h"
 #include "mantissa/optim/optimizer.h"
+#include "mantissa/train/skip_explanation.h"
 
 namespace mantissa::train {
 
@@ -31,11 +31,7 @@ struct StepParts {
   optim::Ema* ema = nullptr;
   bool gradient_statistics = false;              // report those of each parameter
   std::optional<numerics::Format> emulate = {};  // in the place of `compute` (amp/emulation.h)
-};
-
-struct SkipExplanation {
-  monitor::SkipReason reason;
-  size_t microbatch = 0;  // the first that shows it
+  double loss_weight = 1;  // of the loss in backward; not of the one that is reported
 };
 
 struct StepReport {
