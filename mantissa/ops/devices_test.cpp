@@ -31,7 +31,6 @@
 #include "mantissa/ops/embedding.h"
 #include "mantissa/ops/gradient_pass.h"
 #include "mantissa/ops/linear_cross_entropy.h"
-#include "mantissa/ops/long_convolution.h"
 #include "mantissa/ops/norm.h"
 #include "mantissa/ops/rotary.h"
 #include "mantissa/ops/sgd.h"
@@ -493,15 +492,6 @@ TEST_P(Devices, DropoutIsThatOfTheCpu) {
   const Tensor here = ops::dropout(at::ones({500}), 0.3);
   at::manual_seed(7);
   EXPECT_TRUE(at::equal(ops::dropout(at::ones({500}).to(device()), 0.3).cpu(), here));
-}
-
-// Two FFTs of other libraries: each number is within 5 * 2^-24 of the root mean square of its row,
-// gradients of the filter are sums of two rows.
-TEST_P(Devices, LongConvolutionIsThatOfTheCpu) {
-  at::manual_seed(37);
-  expect_as_on_cpu(
-      {at::randn({2, 3, 50}), at::randn({3, 50}), at::randn({3})}, device(), 32,
-      [](const std::vector<Tensor>& a) { return ops::long_convolution(a[0], a[1], a[2]); });
 }
 
 TEST_P(Devices, AveragesAreBitForBitTheReference) {
