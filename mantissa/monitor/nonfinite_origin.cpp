@@ -70,10 +70,25 @@ bool holds_nan(const c10::IValue& value) {
   });
 }
 
+// Such as the -1e9 of x * -1e9: kernels compute with the wider number that it comes from.
+bool is_cast_of_constant(const TracedCall& call) {
+  const std::string name = base_name(call);
+  const std::string outermost_name = base_name(outermost(call));
+  const auto is_cast = [](const std::string& of) {
+    return of == "copy" || of == "_to_copy" || of == "to";
+  };
+  const auto tensors = tensors_in(call.outputs);
+  return !call.in_backward && is_cast(name) && !is_cast(outermost_name) && tensors.size() == 1 &&
+         tensors[0].dim() == 0;
+}
+
 // NaN of infinities, as inf - inf is.
 bool makes_nan(const TracedCall& call) {
   for (size_t i = 0; i < call.inputs.size(); ++i) {
-    if (!is_destination(call, i) && holds_nan(call.inputs[i])) {
+    // Batch norm has written its statistics by now, which no schema says.
+    const bool is_statistic =
+        call.operation->schema().arguments()[i].name().starts_with("running_");
+    if (!is_destination(call, i) && !is_statistic && holds_nan(call.inputs[i])) {
       return false;
     }
   }
@@ -191,7 +206,8 @@ void NonfiniteSearch::visit(const TracedCall& call) {
     return;  // nothing hangs on its values
   }
   const auto value = leaves_memory_unset(call) ? std::nullopt : nonfinite_output(call);
-  if (may_begin && value && (!is_given_nonfinite(call) || makes_nan(call))) {
+  if (may_begin && value && !is_cast_of_constant(call) &&
+      (!is_given_nonfinite(call) || makes_nan(call))) {
     const TracedCall& outer = outermost(call);
     // The engine sums what a node returns to the shape of its input: part of that derivative.
     const bool completes_node = &outer == &call && base_name(call) == "sum";
@@ -216,6 +232,12 @@ void NonfiniteSearch::visit(const TracedCall& call) {
 
 namespace {
 
+bool returns_view(const TracedCall& call) {
+  const auto& returns = call.operation->schema().returns();
+  return !returns.empty() && returns[0].alias_info() != nullptr &&
+         !returns[0].alias_info()->isWrite();
+}
+
 // Looks for a value that the step was given, should none be made in it.
 class GivenSearch {
  public:
@@ -226,11 +248,11 @@ class GivenSearch {
       ends_finite_ &= all_finite(tensors_in(call.inputs));
     }
     if (call.outer != nullptr || !call.operation || call.outputs.empty() ||
-        leaves_memory_unset(call)) {
+        leaves_memory_unset(call) || returns_view(call)) {
       return;
     }
     const auto value = nonfinite_output(call);
-    if (!call.in_backward) {
+    if (!call.in_backward && !call.name.ends_with("_like")) {  // backward() begins with ones_like
       last_is_finite_ = !value;
     }
     if (!value || !first_.operation.empty() || !is_given_from_outside(call)) {

@@ -20,6 +20,11 @@ Case by_code(std::string name, const at::Tensor& x,
   return {std::move(name), x, x, std::move(output)};
 }
 
+Case by_both(std::string name, const at::Tensor& faulty, const at::Tensor& healthy,
+             std::function<at::Tensor(const at::Tensor& x, bool is_faulty)> output) {
+  return {std::move(name), faulty, healthy, std::move(output)};
+}
+
 at::Tensor filled(at::IntArrayRef sizes, double value, at::ScalarType dtype) {
   return at::full(sizes, value, dtype);
 }

@@ -28,6 +28,10 @@ Case by_value(std::string name, const at::Tensor& faulty, const at::Tensor& heal
 Case by_code(std::string name, const at::Tensor& x,
              std::function<at::Tensor(const at::Tensor& x, bool is_faulty)> output);
 
+/// The step fails by both.
+Case by_both(std::string name, const at::Tensor& faulty, const at::Tensor& healthy,
+             std::function<at::Tensor(const at::Tensor& x, bool is_faulty)> output);
+
 at::Tensor filled(at::IntArrayRef sizes, double value, at::ScalarType dtype = at::kFloat);
 at::Tensor values(std::vector<float> numbers);  // FP32, 1-d
 at::Tensor half(const at::Tensor& x);           // a cast of the model's own

@@ -11,7 +11,6 @@
 #include <ATen/ops/conv_transpose2d.h>
 #include <ATen/ops/einsum.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/lstm.h>
 
 #include "case.h"
 #include "mantissa/tensor/scope.h"
@@ -133,14 +132,14 @@ std::vector<Case> convolution_cases() {
                  const Scope scope("volume.conv");
                  return at::conv3d(half(x), eights({1, 64, 3, 3, 3}));
                }),
-      by_value("conv1d_depthwise", filled({1, 4, 16}, 70), filled({1, 4, 16}, 1),
-               [](const Tensor& x) {
-                 const Scope scope("mixer.depthwise");
-                 const std::vector<int64_t> one = {1};
-                 const std::vector<int64_t> zero = {0};
-                 return at::conv1d(half(x), filled({4, 1, 16}, 70, at::kHalf), {}, one, zero, one,
-                                   4);
-               }),
+      by_value(
+          "conv1d_depthwise", filled({1, 4, 16}, 70), filled({1, 4, 16}, 1),
+          [](const Tensor& x) {
+            const Scope scope("mixer.depthwise");
+            const std::vector<int64_t> one = {1};
+            const std::vector<int64_t> zero = {0};
+            return at::conv1d(half(x), filled({4, 1, 16}, 70, at::kHalf), {}, one, zero, one, 4);
+          }),
       by_value("conv_transpose1d", filled({1, 1024, 1}, 8), filled({1, 1024, 1}, 1),
                [](const Tensor& x) {
                  const Scope scope("decoder.up");
@@ -165,15 +164,6 @@ std::vector<Case> recurrence_cases() {
                    state = state.mm(filled({1, 1}, 2, at::kHalf));
                  }
                  return state;
-               }),
-      // Gates are bounded, so that the cast of the input is what is left.
-      by_value("lstm_operand_cast", filled({1, 1, 2}, 70000), filled({1, 1, 2}, 7),
-               [](const Tensor& x) {
-                 const Scope scope("reader");
-                 const Tensor zero = filled({1, 1, 2}, 0);
-                 return std::get<0>(at::lstm(x, {zero, zero},
-                                             {filled({8, 2}, 0), filled({8, 2}, 0.1)},
-                                             /*has_biases=*/false, 1, 0.0, true, false, false));
                }),
   };
 }

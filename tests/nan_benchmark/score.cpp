@@ -6,6 +6,8 @@
 #include <set>
 #include <string_view>
 
+#include <c10/util/Exception.h>
+
 #include "mantissa/base/error.h"
 #include "mantissa/monitor/lint.h"
 #include "mantissa/monitor/nonfinite_origin.h"
@@ -145,8 +147,13 @@ std::string way_of(Curable curable) {
 void recommend(const Case& given, const amp::Policy& policy, Score& score) {
   const Truth& truth = score.truth;
   Step traced(given, /*is_faulty=*/true);
-  const std::vector<train::Keep> candidates =
-      train::candidates([&] { traced.run(policy, truth.scale); });
+  const std::vector<train::Keep> candidates = train::candidates([&] {
+    try {
+      traced.run(policy, truth.scale);
+    } catch (const c10::Error&) {
+      // A step that cannot run has the candidates that it came to.
+    }
+  });
   const auto healthy = [&](const amp::Policy& p) { return is_well(given, truth, p, truth.scale); };
   train::RecommendOptions options;
   options.healthy_scaled = [&](const amp::Policy& p) {

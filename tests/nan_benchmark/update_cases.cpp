@@ -21,27 +21,27 @@ constexpr double kEps = 1e-8;  // of Adam; 0 in FP16
 // x is the gradient, and the step without momentum.
 std::vector<Case> adam() {
   return {
-      by_value("adam_eps_in_fp16", values({0, 1e-3F}), values({0.5, 1e-3F}),
-               [](const Tensor& gradient) {
-                 const at::NoGradGuard no_grad;
-                 const Scope scope("optimizer.adam");
-                 const Tensor m = half(gradient);
-                 return m.div(m.mul(m).sqrt().add(kEps));
-               }),
-      by_value("adam_second_moment_vanishes", values({1e-4F, 0.5}), values({0.25, 0.5}),
-               [](const Tensor& gradient) {
-                 const at::NoGradGuard no_grad;
-                 const Scope scope("optimizer.adam");
-                 const Tensor m = half(gradient);
-                 return m / (m.pow(2).sqrt() + kEps);
-               }),
-      by_value("adam_second_moment_overflows", values({300, 0.5}), values({0.25, 0.5}),
-               [](const Tensor& gradient) {
-                 const at::NoGradGuard no_grad;
-                 const Scope scope("optimizer.adam");
-                 const Tensor m = half(gradient);
-                 return m / (m.pow(2).sqrt() + kEps);
-               }),
+      by_both("adam_eps_in_fp16", values({0, 1e-3F}), values({0.5, 1e-3F}),
+              [](const Tensor& gradient, bool is_faulty) {
+                const at::NoGradGuard no_grad;
+                const Scope scope("optimizer.adam");
+                const Tensor m = half(gradient);
+                return m.div(m.mul(m).sqrt().add(is_faulty ? kEps : 1e-3));
+              }),
+      by_both("adam_second_moment_vanishes", values({1e-4F, 0.5}), values({0.25, 0.5}),
+              [](const Tensor& gradient, bool is_faulty) {
+                const at::NoGradGuard no_grad;
+                const Scope scope("optimizer.adam");
+                const Tensor m = half(gradient);
+                return m / (m.pow(2).sqrt() + (is_faulty ? kEps : 1e-3));
+              }),
+      by_both("adam_second_moment_overflows", values({300, 0.5}), values({0.25, 0.5}),
+              [](const Tensor& gradient, bool is_faulty) {
+                const at::NoGradGuard no_grad;
+                const Scope scope("optimizer.adam");
+                const Tensor m = half(gradient);
+                return m / (m.pow(2).sqrt() + (is_faulty ? kEps : 1e-3));
+              }),
       by_value("adam_addcdiv_in_fp16", values({0, 1e-3F}), values({0.5, 1e-3F}),
                [](const Tensor& gradient) {
                  const at::NoGradGuard no_grad;

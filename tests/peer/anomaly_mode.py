@@ -32,7 +32,6 @@ NODES = {
     "matmul": {"mm", "bmm", "mv", "dot", "unsafeview"},
     "einsum": {"bmm", "mm"},
     "bilinear": {"trilinear"},
-    "lstm": {"mkldnnrnnlayer", "mm", "addmm", "sigmoid", "tanh"},
     "conv1d": {"convolution"},
     "conv2d": {"convolution"},
     "conv3d": {"convolution"},

@@ -50,14 +50,6 @@ def recurrence(x):
     return state
 
 
-def lstm(x):
-    cell = torch.nn.LSTM(2, 2, bias=False).half()
-    with torch.no_grad():
-        cell.weight_ih_l0.zero_()
-        cell.weight_hh_l0.fill_(0.1)
-    return cell(h(x))[0]
-
-
 def attention_scores(x):
     q = h(x)
     return (q.matmul(q.transpose(-2, -1)) * 0.125).softmax(-1)
@@ -97,7 +89,6 @@ PRODUCTS = {
     "conv_transpose1d": by_value(full((1, 1024, 1), 8), full((1, 1024, 1), 1), lambda x: F.conv_transpose1d(h(x), eights(1024, 1, 2))),
     "conv_transpose2d": by_value(full((1, 1024, 1, 1), 8), full((1, 1024, 1, 1), 1), lambda x: F.conv_transpose2d(h(x), eights(1024, 1, 2, 2))),
     "recurrence_doubles": by_value(full((1, 1), 2), full((1, 1), 1e-3), recurrence),
-    "lstm_operand_cast": by_value(full((1, 1, 2), 70000), full((1, 1, 2), 7), lstm),
 }
 
 STEEP = values(-60000, -60000, 60000, 60000).view(1, 1, 1, 4).repeat(1, 1, 4, 1)
