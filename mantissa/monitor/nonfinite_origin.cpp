@@ -145,7 +145,8 @@ void set_value(OriginInput& input, const at::Tensor& tensor, const at::Tensor& b
 
 void set_source(OriginInput& input, const ValueSource* source) {
   if (source == nullptr) {
-    return;  // given to the step
+    input.is_given = true;
+    return;
   }
   input.operation = source->operation;
   input.scope = source->scope;
@@ -330,7 +331,7 @@ std::string describe(const OriginInput& input) {
     return concat(value, ", parameter ", input.parameter);
   }
   if (input.operation.empty()) {
-    return input.format.empty() ? value : value + ", given to the step";
+    return input.is_given ? value + ", given to the step" : value;
   }
   return concat(value, ", from ", input.operation, place(input.scope, input.in_backward));
 }

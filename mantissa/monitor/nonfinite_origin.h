@@ -19,7 +19,8 @@ struct OriginInput {
   double value = 0;            // see `is_at_place`
   bool is_at_place = false;    // of a pointwise operation: there where the result is not finite
                                // first; else the one of the largest magnitude
-  std::string operation = {};  // that made it: `aten::linear`; empty: given to the step
+  bool is_given = false;       // to the step, which did not make it; the rest is empty then
+  std::string operation = {};  // that made it: `aten::linear`; empty where nobody looked
   std::string scope = {};      // in which that ran
   bool in_backward = false;
   std::string parameter = {};  // that it is; its name

@@ -43,7 +43,7 @@ TEST(NonfiniteOrigin, IsTheFirstOperationWithItsScopeAndValue) {
     const at::Tensor x = at::log(at::zeros({2}));  // -inf
     (void)x.sub(x);                                // NaN, from infinities
   });
-  const OriginInput zero = {"self", "fp32", 0, true, "aten::zeros", "head"};
+  const OriginInput zero = {"self", "fp32", 0, true, false, "aten::zeros", "head"};
   EXPECT_EQ(origin, (NonfiniteOrigin{"aten::log",
                                      "",
                                      "head",

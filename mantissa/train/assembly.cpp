@@ -221,6 +221,7 @@ Learner::Learner(const RunConfig& config)
       policy_(make_policy(config, compute_)),
       clip_(config.optim.clip),
       explain_skips_(config.train.explain_skips),
+      loss_weight_(config.train.loss_weight),
       schedule_(make_schedule(config)),
       model_(make_model(config)),
       formats_(make_formats(policy_, model_)),
@@ -229,9 +230,11 @@ Learner::Learner(const RunConfig& config)
       scaler_(make_scaler(config)) {}
 
 StepParts Learner::parts() {
-  return {model_,  optimizer_,     scaler_,
-          policy_, formats_,       compute_,
-          clip_,   explain_skips_, ema_ ? &*ema_ : nullptr};
+  StepParts parts = {model_,  optimizer_,     scaler_,
+                     policy_, formats_,       compute_,
+                     clip_,   explain_skips_, ema_ ? &*ema_ : nullptr};
+  parts.loss_weight = loss_weight_;
+  return parts;
 }
 
 double Learner::lr() const { return optim::lr_at(schedule_, optimizer_.steps()); }

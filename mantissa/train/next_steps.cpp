@@ -23,6 +23,13 @@ RunData prepared(const RunConfig& config) {
   return open_data(config);
 }
 
+// Activations are kept: gradients are the same, and operations that are called again would be seen
+// twice.
+RunConfig traceable(RunConfig config) {
+  config.train.recompute = "none";
+  return config;
+}
+
 // Might a lower scale do?
 bool is_on_its_way(const StepReport& report, const Learner& learner) {
   const bool is_models = report.skip ? monitor::is_model_fault(report.skip->reason.cause)
@@ -48,7 +55,7 @@ RunConfig with_policy(const RunConfig& config, const amp::Policy& policy) {
 
 NextSteps::NextSteps(const RunConfig& config, NextStepsOptions options)
     : data_(prepared(config)),
-      config_(with_microbatch(config, data_)),
+      config_(traceable(with_microbatch(config, data_))),
       options_(std::move(options)) {
   MANTISSA_CHECK(options_.steps >= 1, InvalidArgument, "inspect: steps is ", options_.steps,
                  "; use 1 or more");

@@ -42,7 +42,7 @@ class MANTISSA_API NextSteps {
   /// Throws InvalidArgument for fewer steps than one, and what opening data and checkpoints throws.
   NextSteps(const RunConfig& config, NextStepsOptions options);
 
-  /// With train.microbatch decided.
+  /// With train.microbatch decided and train.recompute none.
   const RunConfig& config() const { return config_; }
   const RunData& data() const { return data_; }
   int64_t num_steps() const { return options_.steps; }

@@ -30,10 +30,10 @@ using BatchLoss = std::function<at::Tensor(const data::Batch& batch)>;
 /// Runs the microbatches of a skipped step again, each from its point, until one shows why
 /// (monitor::find_skip_reason); then, where that is the model's fault, ever fewer of its rows, by
 /// halves. Where dropout draws other numbers for those, they may not show it alone.
-SkipExplanation explain_skip(const tensor::ParameterList& parameters,
-                             const std::vector<data::Batch>& microbatches,
-                             const std::vector<monitor::ReplayPoint>& points, double scale,
-                             const BatchLoss& loss);
+MANTISSA_API SkipExplanation explain_skip(const tensor::ParameterList& parameters,
+                                          const std::vector<data::Batch>& microbatches,
+                                          const std::vector<monitor::ReplayPoint>& points,
+                                          double scale, const BatchLoss& loss);
 
 /// Rows [begin, end) of a batch.
 MANTISSA_API data::Batch rows_of(const data::Batch& batch, size_t begin, size_t end);

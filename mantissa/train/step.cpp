@@ -6,6 +6,7 @@
 #include <ATen/ops/full.h>
 
 #include "mantissa/amp/autocast.h"
+#include "mantissa/amp/emulation.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/ops/tf32.h"
@@ -25,6 +26,10 @@ int64_t num_targets(const data::Batch& batch) {
 at::Tensor forward_loss(const StepParts& parts, const data::Batch& batch, models::Mode mode) {
   const ops::Tf32Guard tf32(parts.compute == Format::tf32 ? ops::Tf32::on : ops::Tf32::off);
   const CategoryScope activations(Category::activations);
+  std::optional<amp::Emulation> emulation;
+  if (parts.emulate) {
+    emulation.emplace(*parts.emulate);
+  }
   const amp::Autocast region(parts.policy, parts.formats);
   if (parts.policy.output.value_or(Format::fp32) == Format::fp32) {
     return parts.model.loss(batch.tokens, batch.targets, mode);
@@ -51,6 +56,9 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     const double share = static_cast<double>(num_targets(batch)) / static_cast<double>(total);
     return forward_loss(parts, batch).mul(share);
   };
+  const auto weighted = [&](const at::Tensor& loss) {
+    return parts.loss_weight == 1 ? loss : loss.mul(parts.loss_weight);
+  };
   std::vector<monitor::ReplayPoint> points;  // of each microbatch, to explain a skip
   StepReport report;
   report.scale = parts.scaler.value().item<double>();
@@ -63,7 +71,7 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     }
     const at::Tensor loss = loss_of(microbatches[i]);
     report.loss += loss.item<double>();
-    parts.scaler.scale(loss).backward();
+    parts.scaler.scale(weighted(loss)).backward();
     if (microbatches.size() > 1) {
       parts.optimizer.accumulate_();
     }
@@ -86,7 +94,8 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
   if (report.outcome == optim::StepOutcome::skipped) {
     if (parts.explain_skips) {
       report.skip =
-          explain_skip(parts.model.parameters(), microbatches, points, report.scale, loss_of);
+          explain_skip(parts.model.parameters(), microbatches, points, report.scale,
+                       [&](const data::Batch& batch) { return weighted(loss_of(batch)); });
     }
   } else {
     report.lost = parts.optimizer.lost_updates();

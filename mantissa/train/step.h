@@ -29,7 +29,9 @@ struct StepParts {
   double clip = 0;            // largest gradient norm after unscaling; 0: no clipping
   bool explain_skips = true;  // run a skipped step again to learn why
   optim::Ema* ema = nullptr;
-  bool gradient_statistics = false;  // report those of each parameter
+  bool gradient_statistics = false;              // report those of each parameter
+  std::optional<numerics::Format> emulate = {};  // in the place of `compute` (amp/emulation.h)
+  double loss_weight = 1;  // of the loss in backward; not of the one that is reported
 };
 
 struct StepReport {
