@@ -194,7 +194,7 @@ ordered_json json_of(const train::Recommendation& cure) {
 std::string advice(const train::Recommendation& cure) {
   switch (cure.curable) {
     case train::Curable::by_scale:
-      return "cheapest cure: --set scale.kind=dynamic";
+      return "cheapest cure: --set scale.kind=dynamic --set scale.initial=65536";
     case train::Curable::by_range:
       return "cheapest cure: --precision bf16";
     case train::Curable::by_policy:

@@ -43,7 +43,7 @@ bool passes_on(const std::string& node) {
       "View",   "UnsafeView", "T",         "Transpose",    "Permute", "Expand",
       "Select", "Slice",      "Squeeze",   "Unsqueeze",    "Alias",   "Clone",
       "ToCopy", "Split",      "AsStrided", "ReshapeAlias", "Unbind"};
-  return node.find("AccumulateGrad") != std::string::npos ||
+  return node.find("AccumulateGrad") != std::string::npos || node == "mantissa::CastBackward" ||
          std::any_of(kNames.begin(), kNames.end(), [&](std::string_view name) {
            return node.starts_with(concat(name, "Backward"));
          });

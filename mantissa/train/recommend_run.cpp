@@ -53,7 +53,7 @@ RunRecommendation recommend_for_run(const RunConfig& given, const NextStepsOptio
   if (config.precision.compute == "fp16" && config.scale_kind() != "dynamic") {
     all.healthy_scaled = [&](const amp::Policy& trial) {
       RunConfig scaled = with_policy(config, trial);
-      scaled.scale.kind = "dynamic";
+      scaled.scale = {.kind = "dynamic"};
       return trials.is_well(scaled);
     };
   }
