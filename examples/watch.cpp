@@ -49,8 +49,11 @@ int main() {
     const at::Tensor x = at::randn({256, 32});
     const at::Tensor loss = loss_of(net.forward(x), at::randint(10, {256}, at::kLong), 1.0 / step);
     loss.backward();
-    optimizer.step();
-    if (!watch.check(loss) && watch.first_nonfinite()) break;  // the step after is looked at too
+    if (watch.check(loss)) {
+      optimizer.step();
+    } else if (watch.first_nonfinite()) {
+      break;  // else the next step is looked at, with weights that are whole
+    }
   }
   std::printf("%s", watch.report().c_str());  // 3
 }

@@ -53,9 +53,10 @@ struct WatchCost {
 ///     monitor::Watch watch({.parameters = parameters});  // 1
 ///     for (...) {
 ///       const auto look = watch.step();                  // 2: until the end of this block
-///       ... forward, backward, update as they were ...
-///       watch.check(loss);                               // optional: looks at the next step too,
-///     }                                                  // once a loss is not finite
+///       ... forward, backward ...
+///       if (!watch.check(loss)) continue;                // optional: no update from a loss that
+///       ... update ...                                   // is not finite, and a look at the next
+///     }                                                  // step, while the weights are whole
 ///     std::cout << watch.report();                       // 3
 ///
 /// Of one thread. It takes no copy of a model: what it counts is read as it is made, and on other

@@ -501,7 +501,7 @@ TEST_P(Devices, AveragesAreBitForBitTheReference) {
     const Tensor shadow = at::randn({129});
     const Tensor moved_shadow = there(shadow);
     ema_reference_({{weight, shadow}}, 0.99);
-    ema_composed_({{moved(weight, device()), moved_shadow}}, scalar(1 - 0.99));
+    ema_composed_({{moved(weight, device()), moved_shadow}}, scalar(1 - 0.99).to(device()));
     EXPECT_TRUE(at::equal(moved_shadow.cpu(), shadow));
   }
 }

@@ -47,8 +47,8 @@ TEST_F(RecommendRunTest, ARunThatIsWellNeedsNone) {
 
 TEST_F(RecommendRunTest, SaysWhatPrecisionDoesNotCure) {
   const RunRecommendation cure = recommend_for_run(
-      config({{"precision.compute", "bf16"}, {"optim.lr", "1e6"}, {"optim.warmup", "0"}}),
-      {.steps = 3});
+      config({{"precision.compute", "fp16"}, {"optim.lr", "1e5"}, {"optim.warmup", "0"}}),
+      {.steps = 4});
   EXPECT_EQ(cure.cheapest.curable, Curable::not_by_precision);
 }
 

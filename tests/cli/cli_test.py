@@ -354,7 +354,7 @@ class CliTest(unittest.TestCase):
         failed = json.loads(self.mantissa("inspect", *fault, "--blame", "--json", code=1).stdout)["failed"]
         self.assertEqual((failed["step"], failed["cause"], failed["value"]), (2, "forward", "inf"))
         self.assertRegex(failed["bases"], r"^NC_001416\.1:\d+-\d+$")
-        self.assertTrue(failed["inputs"][0]["parameter"].startswith("blocks.0."))
+        self.assertGreater(abs(failed["inputs"][0]["value"]), 100)
         cure = self.mantissa("inspect", *fault, "--steps", "3", "--recommend", "cure.toml").stdout
         self.assertIn("cheapest cure: --precision bf16", cure)
         self.assertIn("wrote cure.toml; with --policy cure.toml 3 of 3 steps are well", cure)
