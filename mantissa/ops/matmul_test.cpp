@@ -17,6 +17,7 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/mv.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/vdot.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>

@@ -14,6 +14,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <gtest/gtest.h>
 
