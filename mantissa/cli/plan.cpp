@@ -155,9 +155,7 @@ Plan make_plan(const Options& options) {
   plan.utilization = options.utilization;
   std::vector<train::Setting> chosen;
   const train::Configure configure = [&](const std::vector<train::Setting>& more) {
-    std::vector<train::Setting> settings = all_settings(options);
-    settings.insert(settings.end(), more.begin(), more.end());
-    return train::load_run_config(options.run_file, settings);
+    return train::load_run_config(options.run_file, train::overridden(all_settings(options), more));
   };
   plan.config = configure({});
   decide_microbatch(configure, plan, chosen);
@@ -178,9 +176,7 @@ Plan make_plan(const Options& options) {
     }
     if (!device.fits_any()) {
       const train::Configure on_top = [&](const std::vector<train::Setting>& more) {
-        std::vector<train::Setting> settings = chosen;
-        settings.insert(settings.end(), more.begin(), more.end());
-        return configure(settings);
+        return configure(train::overridden(chosen, more));
       };
       device.remedy = train::cheapest_remedy(on_top, plan.last(), device.memory_bytes);
     }

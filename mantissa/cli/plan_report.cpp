@@ -89,11 +89,11 @@ std::string state_sentences(const Plan& plan) {
                             report::decimal_text(each, 2), " bytes a parameter");
   if (plan.config.precision.compute != "fp32") {
     text += concat("; in FP32 ", bytes_text(plan.fp32_state), ", ",
-                   report::decimal_text(in_fp32, 2), " bytes a parameter. ");
+                   report::decimal_text(in_fp32, 2), " bytes a parameter.\n");
     constexpr double kAlike = 0.97;
     text += each >= kAlike * in_fp32
-                ? "16-bit formats do not shrink it: what the weights and gradients save, FP32 "
-                  "masters or weights take again. They shrink activations"
+                ? "16-bit formats do not shrink it: what weights and gradients save, FP32 masters "
+                  "or weights take again. They shrink activations"
                 : "It is masters and moments of fewer bits that shrink it";
   }
   text += ".\n";
@@ -158,13 +158,13 @@ std::string remedy_sentences(const Plan& plan) {
 std::string assumptions(const Plan& plan) {
   std::string text =
       "Counted: the run's own step, with shapes only, as our CPU kernels take memory; other "
-      "kernels take other\ntemporaries. ";
+      "kernels take other\ntemporaries.";
   if (plan.ranks > 1) {
     text += concat(
-        "Assumed, not measured: what ranks share out, gathers of one block at a time, "
+        " Assumed, not measured: what ranks share out, gathers of one block at a time, "
         "buckets. A rank\nsends ",
         bytes_text(static_cast<int64_t>(train::sent_bytes(plan.footprint, plan.last()))),
-        " a step. ");
+        " a step.");
   }
   const bool has_times = std::any_of(plan.devices.begin(), plan.devices.end(),
                                      [](const PlannedDevice& device) { return device.spec; });

@@ -93,6 +93,23 @@ void note_product(std::string_view name, const Stack& stack, size_t arguments) {
              2 * static_cast<double>(a.numel()) * static_cast<double>(b.size(-1)));
 }
 
+bool writes(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+// Whether it writes into an empty tensor, which its kernel is to resize.
+bool is_sized_by_kernel(const c10::FunctionSchema& schema, const Stack& stack) {
+  const size_t arguments = schema.arguments().size();
+  bool result = false;
+  for (size_t i = 0; i < arguments; ++i) {
+    if (writes(schema.arguments()[i])) {
+      for_each_tensor(stack[stack.size() - arguments + i],
+                      [&](const Tensor& tensor) { result = result || tensor.numel() == 0; });
+    }
+  }
+  return result;
+}
+
 // The backend's fallback: an operation of which only a kernel is known.
 void skip(const c10::OperatorHandle& operation, Stack* stack) {
   const c10::FunctionSchema& schema = operation.schema();
@@ -102,14 +119,14 @@ void skip(const c10::OperatorHandle& operation, Stack* stack) {
     operation.redispatchBoxed(kCpu, stack);
     return;
   }
-  MANTISSA_CHECK(schema.is_mutable(), Unsupported, "shapes only: the shapes of what ", name,
+  MANTISSA_CHECK(schema.is_mutable() && !is_sized_by_kernel(schema, *stack), Unsupported,
+                 "shapes only: the shapes of what ", name,
                  " gives are known to its kernel alone; use other operations, or measure a step "
                  "that computes");
   note_product(name, *stack, arguments);
   std::vector<c10::IValue> written;
   for (size_t i = 0; i < arguments; ++i) {
-    const auto* alias = schema.arguments()[i].alias_info();
-    if (alias != nullptr && alias->isWrite()) {
+    if (writes(schema.arguments()[i])) {
       written.push_back((*stack)[stack->size() - arguments + i]);
     }
   }
@@ -155,15 +172,15 @@ Tensor empty_like_heads(const Tensor& query, int64_t width, at::ScalarType dtype
       .transpose(1, 2);
 }
 
-// What LibTorch's kernel takes for each thread: scores of a block of queries and keys.
-Tensor attention_scratch(const Tensor& query, const Tensor& key, int64_t blocks) {
+// Rows of queries that LibTorch's kernel takes at once, and for each thread its FP32 numbers: the
+// scores of these and 512 keys so many times, and `rest` numbers a row.
+at::Tensor attention_scratch(const Tensor& query, const Tensor& key, int64_t scores, int64_t rest) {
   const int64_t length = query.size(2);
   const int64_t most = length >= 768 ? 256 : length >= 192 ? 64 : 32;
   const int64_t rows = std::min(most, length);
-  const int64_t scores = rows * std::min<int64_t>(512, key.size(2));
-  const int64_t rest = blocks == 1 ? rows * (2 + query.size(3)) : rows;
-  return at::empty({at::get_num_threads(), blocks * scores + rest},
-                   query.options().dtype(at::kFloat));
+  return at::empty(
+      {at::get_num_threads(), rows * (scores * std::min<int64_t>(512, key.size(2)) + rest)},
+      query.options().dtype(at::kFloat));
 }
 
 std::tuple<Tensor, Tensor> attention(const Tensor& query, const Tensor& key, const Tensor& value,
@@ -173,13 +190,15 @@ std::tuple<Tensor, Tensor> attention(const Tensor& query, const Tensor& key, con
   note_attention(query, key, causal, 2);
   Tensor out = empty_like_heads(query, value.size(3), query.scalar_type());
   Tensor logsumexp = empty_like_heads(query, 1, at::kFloat).squeeze(-1);
-  const Tensor scratch =
-      query.scalar_type() == at::kFloat ? attention_scratch(query, key, 1) : Tensor();
+  Tensor scratch;
+  if (query.scalar_type() == at::kFloat) {
+    scratch = attention_scratch(query, key, 1, 2 + query.size(3));
+  }
   return {out, logsumexp};
 }
 
 std::tuple<Tensor, Tensor, Tensor> attention_backward(
-    const Tensor& /*grad_out*/, const Tensor& query, const Tensor& key, const Tensor& value,
+    const Tensor& grad_out, const Tensor& query, const Tensor& key, const Tensor& value,
     const Tensor& /*out*/, const Tensor& /*logsumexp*/, double /*dropout*/, bool causal,
     const std::optional<Tensor>& /*mask*/, std::optional<double> /*scale*/) {
   note_attention(query, key, causal, 5);
@@ -187,8 +206,14 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward(
     return empty_like_heads(tensor, tensor.size(3), tensor.scalar_type());
   };
   std::tuple<Tensor, Tensor, Tensor> gradients = {like(query), like(key), like(value)};
-  const Tensor scratch =
-      query.scalar_type() == at::kFloat ? attention_scratch(query, key, 2) : Tensor();
+  Tensor dense;
+  Tensor scratch;
+  Tensor sums;
+  if (query.scalar_type() == at::kFloat) {
+    dense = grad_out.transpose(1, 2).contiguous();
+    scratch = attention_scratch(query, key, 2, 0);
+    sums = attention_scratch(query, key, 0, 1);
+  }
   return gradients;
 }
 

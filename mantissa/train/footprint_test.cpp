@@ -31,8 +31,7 @@ class FootprintTest : public TinyRunTest {
     std::vector<Setting> all = {{"train.steps", "2"},      {"optim.warmup", "0"},
                                 {"data.validation", "[]"}, {"train.checkpoint_every", "1000"},
                                 {"data.context", "96"},    {"model.width", "32"}};
-    all.insert(all.end(), settings.begin(), settings.end());
-    return config(all);
+    return config(overridden(all, settings));
   }
 
   // The peak of a run of two steps, beyond what was live before it.
@@ -98,7 +97,7 @@ TEST_F(FootprintTest, ThePeakIsWithinFivePercentOfTheMeasuredOneInTwentyRuns) {
 }
 
 TEST_F(FootprintTest, ARunAfterItIsTheSameAsWithoutIt) {
-  const RunConfig run = small({{"model.dropout", "0.1"}});
+  const RunConfig run = config({{"train.steps", "3"}, {"model.dropout", "0.1"}});
   const LoopOutcome before = start_run(run, root_.path() / "before");
   (void)footprint(run);
   const LoopOutcome after = start_run(run, root_.path() / "after");

@@ -88,6 +88,10 @@ struct Change {
 /// Throws InvalidArgument where they have no effect or contradict.
 using Configure = std::function<RunConfig(const std::vector<Setting>&)>;
 
+/// `settings` with those of `more` in place of theirs: a key has one value.
+MANTISSA_API std::vector<Setting> overridden(std::vector<Setting> settings,
+                                             const std::vector<Setting>& more);
+
 struct Remedy {
   Change change;
   RankBytes bytes;  // of the changed run

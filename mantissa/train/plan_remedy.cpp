@@ -91,7 +91,7 @@ Ladder more_ranks(const Sharding& sharding) {
 }
 
 Change together(Change first, const Change& second) {
-  first.settings.insert(first.settings.end(), second.settings.begin(), second.settings.end());
+  first.settings = overridden(std::move(first.settings), second.settings);
   first.sharding = second.sharding;
   first.text += concat(first.text.empty() ? "" : " ", second.text);
   return first;
@@ -151,6 +151,14 @@ class Search {
 };
 
 }  // namespace
+
+std::vector<Setting> overridden(std::vector<Setting> settings, const std::vector<Setting>& more) {
+  for (const Setting& setting : more) {
+    std::erase_if(settings, [&](const Setting& other) { return other.key == setting.key; });
+    settings.push_back(setting);
+  }
+  return settings;
+}
 
 std::optional<Remedy> cheapest_remedy(const Configure& configure, const Sharding& sharding,
                                       int64_t device_bytes) {

@@ -135,13 +135,12 @@ class PlanTest : public TinyRunTest {
   PlanTest() { ops::install_cpu_kernels(); }
 
   RunConfig with(const std::vector<Setting>& settings) const {
-    std::vector<Setting> all = {{"model.layers", "6"},
-                                {"model.width", "32"},
-                                {"data.context", "64"},
-                                {"precision.compute", "bf16"},
-                                {"precision.policy", "lean"}};
-    all.insert(all.end(), settings.begin(), settings.end());
-    return config(all);
+    const std::vector<Setting> all = {{"model.layers", "16"},
+                                      {"model.width", "32"},
+                                      {"data.context", "256"},
+                                      {"precision.compute", "bf16"},
+                                      {"precision.policy", "lean"}};
+    return config(overridden(all, settings));
   }
 
   int64_t total(const std::vector<Setting>& settings, const Sharding& sharding) const {
@@ -165,11 +164,15 @@ TEST_F(PlanTest, RecomputationComesFirstAndNoMoreOfItThanIsNeeded) {
 }
 
 TEST_F(PlanTest, ThenASmallerMicrobatch) {
-  const int64_t memory = total({{"train.microbatch", "1"}}, {1, 0});
-  ASSERT_LT(memory, total({{"train.recompute", "full"}}, {1, 0}));
-  const auto remedy = cheapest_remedy(configure_, {1, 0}, memory);
+  const Setting full = {"train.recompute", "full"};
+  const Configure configure = [&](const std::vector<Setting>& settings) {
+    return with(overridden({full}, settings));
+  };
+  const int64_t memory = total({full, {"train.microbatch", "2"}}, {1, 0});
+  const auto remedy = cheapest_remedy(configure, {1, 0}, memory);
   ASSERT_TRUE(remedy);
-  EXPECT_EQ(remedy->change.text, "--set train.microbatch=1");
+  EXPECT_EQ(remedy->change.text, "--set train.microbatch=2");
+  EXPECT_EQ(remedy->bytes.total(), memory);
 }
 
 // Each on top of the one before, where none alone is enough.
@@ -181,14 +184,25 @@ TEST_F(PlanTest, ThenOneOnTopOfTheOther) {
   EXPECT_LE(remedy->bytes.total(), both);
 }
 
+// A model whose state is most of what it takes.
 TEST_F(PlanTest, ThenStagesAndMoreRanks) {
-  const RankBytes state = rank_bytes(footprint(with({})), {2, 3});
-  const auto remedy = cheapest_remedy(configure_, {2, 0}, state.state / 2);
-  ASSERT_TRUE(remedy);
-  EXPECT_THAT(remedy->change.text, HasSubstr("--zero 3"));
-  EXPECT_THAT(remedy->change.text, HasSubstr("--ranks"));
-  EXPECT_GT(remedy->change.sharding.ranks, 2);
-  EXPECT_LE(remedy->bytes.total(), state.state / 2);
+  const std::vector<Setting> large = {{"model.width", "128"},
+                                      {"data.context", "16"},
+                                      {"train.microbatch", "1"},
+                                      {"train.recompute", "full"}};
+  const Configure configure = [&](const std::vector<Setting>& settings) {
+    return with(overridden(large, settings));
+  };
+  const int64_t of_stage = total(large, {2, 3});
+  const auto stage = cheapest_remedy(configure, {2, 1}, of_stage);
+  ASSERT_TRUE(stage);
+  EXPECT_EQ(stage->change.text, "--zero 3");
+  const int64_t of_ranks = total(large, {16, 3});
+  const auto ranks = cheapest_remedy(configure, {2, 3}, of_ranks);
+  ASSERT_TRUE(ranks);
+  EXPECT_GT(ranks->change.sharding.ranks, 2);
+  EXPECT_LE(ranks->change.sharding.ranks, 16);
+  EXPECT_LE(ranks->bytes.total(), of_ranks);
 }
 
 TEST_F(PlanTest, NothingHelpsBelowWhatOneSequenceTakes) {
