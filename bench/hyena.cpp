@@ -1,5 +1,5 @@
 // A training step of a network like HyenaDNA (Nguyen et al., 2023) of two blocks, on one long
-// sequence: ours in BF16 against plain LibTorch in FP32.
+// sequence: ours in BF16 against plain LibTorch and Python's torch in FP32.
 #include <cmath>
 #include <map>
 #include <memory>
@@ -26,9 +26,11 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/sin.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "bench/python_step.h"
 #include "bench/row.h"
 #include "bench/same_losses.h"
 #include "mantissa/amp/autocast.h"
@@ -52,6 +54,11 @@ constexpr int64_t kVocabulary = 16;
 constexpr int64_t kFilterWidth = 64;
 constexpr double kSine = 10;  // the frequency of the filters' network
 constexpr double kEps = 1e-5;
+constexpr double kLr = 1e-4;
+constexpr double kBeta1 = 0.9;
+constexpr double kBeta2 = 0.999;
+constexpr double kWeightDecay = 0.1;
+constexpr double kAdamEps = 1e-8;
 
 struct Shape {
   int64_t width;
@@ -105,6 +112,25 @@ class Hyena {
   Hyena(const Hyena&) = delete;
   Hyena& operator=(const Hyena&) = delete;
 
+  /// For bench/peer/hyena_step.py, before the first step.
+  PythonInput python_input() const {
+    PythonInput input{.tensors = {{"positions", positions_}, {"decay", decay_}},
+                      .settings = {{"layers", std::to_string(kLayers)},
+                                   {"sine", concat(kSine)},
+                                   {"norm_eps", concat(kEps)},
+                                   {"lr", concat(kLr)},
+                                   {"beta1", concat(kBeta1)},
+                                   {"beta2", concat(kBeta2)},
+                                   {"eps", concat(kAdamEps)},
+                                   {"weight_decay", concat(kWeightDecay)}}};
+    for (const auto& [name, value] : parameters_) {
+      input.tensors[name] = value.detach();
+    }
+    input.tensors["tokens"] = at::stack({batches_[0].tokens, batches_[1].tokens});
+    input.tensors["targets"] = at::stack({batches_[0].targets, batches_[1].targets});
+    return input;
+  }
+
   double run() {
     const Tensor loss = loss_of(batches_[step_++ % batches_.size()]);
     loss.backward();
@@ -150,8 +176,8 @@ class Hyena {
     for (Tensor& step : steps_) {
       step.add_(1);
     }
-    at::_fused_adamw_(list_, gradients, first_, second_, {}, steps_, 1e-4, 0.9, 0.999, 0.1, 1e-8,
-                      /*amsgrad=*/false, /*maximize=*/false);
+    at::_fused_adamw_(list_, gradients, first_, second_, {}, steps_, kLr, kBeta1, kBeta2,
+                      kWeightDecay, kAdamEps, /*amsgrad=*/false, /*maximize=*/false);
   }
 
   std::string block_;
@@ -266,26 +292,66 @@ Step libtorch_step_of(const Shape& shape) {
 }
 
 // Tolerances as in step.cpp.
-Contest contest(const Shape& shape, Format compute) {
+Contest contest(const Shape& shape, Format compute, const Step& peer) {
   const Step ours = our_step_of(shape, compute);
-  const Step peer = libtorch_step_of(shape);
   require_same_losses(ours, peer, 3, compute == Format::fp32 ? 1e-5 : 2e-3);
-  return {[=] { ours(); }, [=] { peer(); }};
+  return {.ours = [=] { ours(); }, .peer = [=] { peer(); }};
 }
 
-Figure figure(const Shape& shape, Format compute, const Bars& bars) {
-  const std::string size = concat(shape.width, '-', shape.context);
-  return {.name = concat("step/hyena/", numerics::to_string(compute), '-', size),
-          .meaning = concat("our step of a Hyena of two blocks, width ", shape.width, ", context ",
-                            shape.context, ", against plain LibTorch in FP32"),
-          .cases = {timed(size, [=] { return contest(shape, compute); })},
+Contest against_python(const Shape& shape, Format compute, const std::string& python,
+                       const std::string& variant) {
+  const Step peer =
+      python_step(python, "hyena_step.py", LibtorchHyena(shape).python_input(), variant);
+  Contest result = contest(shape, compute, peer);
+  result.pause_s = 0.05;
+  return result;
+}
+
+std::string size_of(const Shape& shape) { return concat(shape.width, '-', shape.context); }
+
+std::string meaning(const Shape& shape, Format compute, const std::string& peer) {
+  return concat("our ", numerics::to_string(compute), " step of a Hyena of two blocks, width ",
+                shape.width, ", context ", shape.context, ", against ", peer);
+}
+
+Figure against_libtorch(const Shape& shape, Format compute, const Bars& bars) {
+  const auto make = [=] { return contest(shape, compute, libtorch_step_of(shape)); };
+  return {.name = concat("step/hyena/", numerics::to_string(compute), '-', size_of(shape)),
+          .meaning = meaning(shape, compute, "plain LibTorch in FP32"),
+          .cases = {timed(size_of(shape), make)},
           .rows = {{"", Summary::worst, bars}}};
 }
 
-std::vector<Figure> figures(const Setup&) {
-  const Bars bars = {{1.5, {}}, {1.5, {}}};
-  return {figure({128, 16384}, Format::bf16, bars), figure({128, 65536}, Format::bf16, bars),
-          figure({256, 16384}, Format::bf16, bars), figure({128, 16384}, Format::fp32, {})};
+Figure against_python(const Setup& setup, const Shape& shape, const Bars& bars) {
+  const std::vector<std::string> variants = {"eager", "fused", "compile"};
+  Figure figure{.name = concat("step/hyena/python-bf16-", size_of(shape)),
+                .meaning = meaning(shape, Format::bf16,
+                                   "the best of Python's torch in FP32: eager, fused AdamW, and "
+                                   "torch.compile with it"),
+                .rows = {{"", Summary::worst, bars}},
+                .share = static_cast<double>(variants.size())};
+  if (setup.peer_python.empty()) {
+    figure.unavailable = "asked for by --peer";
+    return figure;
+  }
+  for (const std::string& variant : variants) {
+    const auto make = [=, python = setup.peer_python] {
+      return against_python(shape, Format::bf16, python, variant);
+    };
+    figure.cases.push_back(timed(variant, make));
+  }
+  return figure;
+}
+
+std::vector<Figure> figures(const Setup& setup) {
+  const Bars bars = {{1.5, 2.5}, {1.5, 2.5}};
+  std::vector<Figure> result;
+  for (const Shape& shape : {Shape{128, 16384}, Shape{128, 65536}, Shape{256, 16384}}) {
+    result.push_back(against_libtorch(shape, Format::bf16, bars));
+    result.push_back(against_python(setup, shape, bars));
+  }
+  result.push_back(against_libtorch({128, 16384}, Format::fp32, {}));
+  return result;
 }
 
 const Subject subject("step-hyena", figures);

@@ -21,8 +21,20 @@ namespace {
 using numerics::Format;
 using tensor::memory::Allocator;
 
-Action step_with(Format format, Allocator allocator) {
-  return [step = our_step(format), allocator] {
+// What a user of the allocator alone has: nothing fused, more memory, more of it at a time.
+constexpr const char* kPlainLibtorch = "libtorch-fp32";
+
+Step step_of(const std::string& name) {
+  return name == kPlainLibtorch ? libtorch_step(Format::fp32)
+                                : our_step(numerics::parse_format(name));
+}
+
+std::string step_name(const std::string& name) {
+  return name == kPlainLibtorch ? "plain LibTorch's FP32 step" : "our step in " + name;
+}
+
+Action step_with(const std::string& name, Allocator allocator) {
+  return [step = step_of(name), allocator] {
     const Allocator before = tensor::memory::current_allocator();
     tensor::memory::set_allocator(allocator);
     step();
@@ -30,12 +42,12 @@ Action step_with(Format format, Allocator allocator) {
   };
 }
 
-Figure figure(const std::string& name, Format format) {
-  const auto make = [format] {
-    return Contest{step_with(format, Allocator::caching), step_with(format, Allocator::system)};
+Figure allocator(const std::string& name) {
+  const auto make = [name] {
+    return Contest{step_with(name, Allocator::caching), step_with(name, Allocator::system)};
   };
   return {.name = "memory/" + name,
-          .meaning = "our step in " + name + " with the caching allocator against the system's",
+          .meaning = step_name(name) + " with the caching allocator against the system's",
           .cases = {timed(name, make)},
           .rows = {{"", Summary::worst, {{1.15, 1.4}, {1.15, 1.4}}}}};
 }
@@ -75,8 +87,7 @@ Figure recomputation(const std::string& recompute, const Bars& bars) {
 }
 
 // In a process of its own, whose memory was never larger.
-Figure growth(Format format) {
-  const std::string name(numerics::to_string(format));
+Figure growth(const std::string& name) {
   const auto count = [name] {
     PeerProcess process({"/proc/self/exe", "--growth", name});
     const std::string answer = process.ask("growth");
@@ -85,17 +96,19 @@ Figure growth(Format format) {
                  .peer = std::stod(answer.substr(space))};
   };
   return {.name = "memory/growth/" + name,
-          .meaning = "growth of the resident memory in our step in " + name +
+          .meaning = "growth of the resident memory in " + step_name(name) +
                      ", since before the first tensor, against the peak of the live bytes",
           .cases = {counted(name, count, 5)},
           .rows = {{"", Summary::worst, both({1 / 1.10, 1 / 1.07})}}};
 }
 
 std::vector<Figure> figures(const Setup&) {
-  return {figure("fp32", Format::fp32),
-          figure("bf16", Format::bf16),
-          growth(Format::fp32),
-          growth(Format::bf16),
+  return {allocator("fp32"),
+          allocator("bf16"),
+          allocator(kPlainLibtorch),
+          growth("fp32"),
+          growth("bf16"),
+          growth(kPlainLibtorch),
           activations("none", both({1 / 0.55, 1 / 0.5})),
           activations("elementwise", {}),
           activations("block", both({1 / 0.2, {}})),
@@ -122,11 +135,11 @@ int64_t peak_resident_bytes() {
 
 }  // namespace
 
-void answer_growth(const std::string& format) {
+void answer_growth(const std::string& name) {
   const auto memory = process_memory();
   MANTISSA_CHECK(memory, Error, "bench: the system does not tell the memory of a process");
   tensor::memory::reset_peak();
-  const Step step = our_step(numerics::parse_format(format));
+  const Step step = step_of(name);
   for (int i = 0; i < 5; ++i) {
     step();
   }

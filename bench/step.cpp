@@ -1,26 +1,19 @@
 // A whole training step: against what its FP32 products would take alone, against our FP32 step,
 // LibTorch and Python's torch.
-#include <unistd.h>
-
-#include <filesystem>
-#include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/stack.h>
 
-#include "bench/peer_process.h"
+#include "bench/python_step.h"
 #include "bench/row.h"
 #include "bench/training_step.h"
 #include "mantissa/base/error.h"
 #include "mantissa/ops/install_cpu_kernels.h"
-#include "mantissa/tensor/safetensors.h"
 
 namespace mantissa::bench {
 namespace {
@@ -91,59 +84,34 @@ Contest against_products() {
           .peer_factor = kFlops / step_linear_flops()};
 }
 
-// Weights, batches and settings of the step as a file for the peer; gone with the object.
-class PeerInput {
- public:
-  PeerInput() {
-    std::map<std::string, at::Tensor> tensors;
-    for (const tensor::Parameter& parameter : step_parameters()) {
-      tensors[parameter.name] = parameter.value.detach();
-    }
-    std::vector<at::Tensor> tokens;
-    std::vector<at::Tensor> targets;
-    for (const data::Batch& batch : step_batches()) {
-      tokens.push_back(batch.tokens);
-      targets.push_back(batch.targets);
-    }
-    tensors["tokens"] = at::stack(tokens);
-    tensors["targets"] = at::stack(targets);
-    std::filesystem::remove(path_);
-    tensor::write_safetensors(path_, tensors,
-                              {{"layers", std::to_string(kStepLayers)},
-                               {"heads", std::to_string(kStepHeads)},
-                               {"context", std::to_string(kStepContext)},
-                               {"rope_base", concat(kStepRopeBase)},
-                               {"lr", concat(kStepLr)},
-                               {"beta1", concat(kStepBeta1)},
-                               {"beta2", concat(kStepBeta2)},
-                               {"eps", concat(kStepEps)},
-                               {"weight_decay", concat(kStepWeightDecay)},
-                               {"clip", concat(kStepClip)}});
+PythonInput python_input() {
+  PythonInput input{.tensors = {},
+                    .settings = {{"layers", std::to_string(kStepLayers)},
+                                 {"heads", std::to_string(kStepHeads)},
+                                 {"context", std::to_string(kStepContext)},
+                                 {"rope_base", concat(kStepRopeBase)},
+                                 {"lr", concat(kStepLr)},
+                                 {"beta1", concat(kStepBeta1)},
+                                 {"beta2", concat(kStepBeta2)},
+                                 {"eps", concat(kStepEps)},
+                                 {"weight_decay", concat(kStepWeightDecay)},
+                                 {"clip", concat(kStepClip)}}};
+  for (const tensor::Parameter& parameter : step_parameters()) {
+    input.tensors[parameter.name] = parameter.value.detach();
   }
-  ~PeerInput() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
+  std::vector<at::Tensor> tokens;
+  std::vector<at::Tensor> targets;
+  for (const data::Batch& batch : step_batches()) {
+    tokens.push_back(batch.tokens);
+    targets.push_back(batch.targets);
   }
-  PeerInput(const PeerInput&) = delete;
-  PeerInput& operator=(const PeerInput&) = delete;
-
-  std::string path() const { return path_; }
-
- private:
-  std::filesystem::path path_ =
-      std::filesystem::temp_directory_path() / concat("mantissa-bench-", getpid(), ".safetensors");
-};
-
-Step python_step(const std::string& python, const std::string& variant) {
-  const auto input = std::make_shared<PeerInput>();
-  const auto peer = std::make_shared<PeerProcess>(
-      std::vector<std::string>{python, MANTISSA_SOURCE_DIR "/bench/peer/training_step.py",
-                               input->path(), variant, std::to_string(at::get_num_threads())});
-  return [input, peer] { return std::stod(peer->ask("step")); };
+  input.tensors["tokens"] = at::stack(tokens);
+  input.tensors["targets"] = at::stack(targets);
+  return input;
 }
 
 Contest against_python(const std::string& python, const std::string& variant) {
-  const Step peer = python_step(python, variant);
+  const Step peer = python_step(python, "training_step.py", python_input(), variant);
   Contest result = variant == "autocast" ? autocast_contest(peer) : bf16_contest(peer);
   result.pause_s = 0.05;
   return result;

@@ -5,8 +5,10 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "mantissa/amp/argument_cast.h"
+#include "mantissa/amp/emulation.h"
 #include "mantissa/amp/parameter_formats.h"
 #include "mantissa/base/error.h"
+#include "mantissa/tensor/dtype.h"
 
 namespace mantissa::amp {
 namespace {
@@ -40,6 +42,25 @@ void for_each_tensor(const c10::IValue& argument, const Visit& visit) {
   }
 }
 
+// The format that is emulated in the place of casts to `dtype`.
+std::optional<numerics::Format> emulated_for(at::ScalarType dtype) {
+  return tensor::is_16bit(dtype) ? emulated_format() : std::nullopt;
+}
+
+c10::IValue rounded(const c10::IValue& value, numerics::Format format) {
+  if (value.isTensor()) {
+    return is_eligible(value.toTensor()) ? c10::IValue(round_to(value.toTensor(), format)) : value;
+  }
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> result;
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      result.push_back(is_eligible(tensor) ? round_to(tensor, format) : tensor);
+    }
+    return result;
+  }
+  return value;
+}
+
 // Results of FP32 in the compute format.
 void lower_results(const c10::OperatorHandle& operation, at::ScalarType compute,
                    torch::jit::Stack* stack) {
@@ -47,7 +68,8 @@ void lower_results(const c10::OperatorHandle& operation, at::ScalarType compute,
   for (auto result = stack->end() - results; result != stack->end(); ++result) {
     if (result->isTensor() && result->toTensor().defined() &&
         result->toTensor().scalar_type() == at::kFloat) {
-      *result = result->toTensor().to(compute);
+      const auto format = emulated_for(compute);
+      *result = format ? rounded(*result, *format) : result->toTensor().to(compute);
     }
   }
 }
@@ -115,7 +137,7 @@ AutocastKernel::AutocastKernel(const c10::OperatorHandle& operation, size_t numb
 void AutocastKernel::operator()(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
                                 torch::jit::Stack* stack) const {
   const CompiledPolicy* policy = active_compiled_policy();
-  const Rule rule = policy == nullptr ? Rule::keep : policy->rule(number_);
+  const Rule rule = policy == nullptr ? Rule::keep : rule_of(*policy, number_);
   if (rule == Rule::keep) {
     operation.redispatchBoxed(keys & kBelowAutocast, stack);
     return;
@@ -126,6 +148,10 @@ void AutocastKernel::operator()(const c10::OperatorHandle& operation, c10::Dispa
   switch (rule) {
     case Rule::lower:
       dtype = lower_dtype(arguments, compute_dtype(*policy));
+      if (const auto format = emulated_for(dtype)) {
+        call_emulated(operation, dtype, *format, stack);
+        return;
+      }
       break;
     case Rule::fp32:
       dtype = at::kFloat;
@@ -176,6 +202,17 @@ bool AutocastKernel::cast_arguments(Arguments arguments, at::ScalarType dtype) c
   return has_cast;
 }
 
+// With inputs and results rounded in the place of casts to `dtype`.
+void AutocastKernel::call_emulated(const c10::OperatorHandle& operation, at::ScalarType dtype,
+                                   numerics::Format format, torch::jit::Stack* stack) const {
+  const Arguments arguments(stack->end() - static_cast<int64_t>(num_arguments_), stack->end());
+  for (const size_t position : cast_positions_) {
+    arguments[position] = rounded(arguments[position], format);
+  }
+  operation.callBoxed(stack);
+  lower_results(operation, dtype, stack);
+}
+
 // That of the rule, or the wider one of a parameter which has a format of its own.
 at::ScalarType AutocastKernel::lower_dtype(Arguments arguments, at::ScalarType compute) const {
   const ParameterFormats* formats = active_parameter_formats();
@@ -206,13 +243,14 @@ at::ScalarType AutocastKernel::widest_dtype(const c10::OperatorHandle& operation
 void AutocastKernel::call_with_lower_output(const c10::OperatorHandle& operation,
                                             at::ScalarType compute,
                                             torch::jit::Stack* stack) const {
-  if (!dtype_position_) {
+  const Arguments arguments(stack->end() - static_cast<int64_t>(num_arguments_), stack->end());
+  const bool is_open = dtype_position_ && arguments[*dtype_position_].isNone();
+  if (!dtype_position_ || (is_open && emulated_for(compute))) {
     operation.callBoxed(stack);
     lower_results(operation, compute, stack);
     return;
   }
-  const Arguments arguments(stack->end() - static_cast<int64_t>(num_arguments_), stack->end());
-  if (is_eligible(arguments[0].toTensor()) && arguments[*dtype_position_].isNone()) {
+  if (is_eligible(arguments[0].toTensor()) && is_open) {
     arguments[*dtype_position_] = static_cast<int64_t>(compute);
   }
   operation.callBoxed(stack);

@@ -11,6 +11,7 @@
 
 #include "mantissa/amp/compiled_policy.h"
 #include "mantissa/amp/operations.h"
+#include "mantissa/numerics/format.h"
 
 namespace mantissa::amp {
 
@@ -34,6 +35,8 @@ class AutocastKernel final : public c10::OperatorKernel {
   at::ScalarType lower_dtype(Arguments arguments, at::ScalarType compute) const;
   at::ScalarType widest_dtype(const c10::OperatorHandle& operation, Arguments arguments,
                               const CompiledPolicy& policy) const;
+  void call_emulated(const c10::OperatorHandle& operation, at::ScalarType dtype,
+                     numerics::Format format, torch::jit::Stack* stack) const;
   void call_with_lower_output(const c10::OperatorHandle& operation, at::ScalarType compute,
                               torch::jit::Stack* stack) const;
   void call_with_fp32_output(const c10::OperatorHandle& operation, torch::jit::Stack* stack) const;

@@ -600,6 +600,20 @@ TEST(Autocast, AScopeHasAComputeFormatOfItsOwn) {
   EXPECT_EQ(product_dtype(), at::kBFloat16);
 }
 
+TEST(Autocast, AnOperationHasARuleOfItsOwnInAScope) {
+  const Autocast region(find_policy("torch mm@*filter=fp32"));
+  EXPECT_EQ(product_dtype(), at::kBFloat16);
+  const tensor::Scope block("blocks.0");
+  EXPECT_EQ(product_dtype(), at::kBFloat16);
+  {
+    const tensor::Scope filter("filter");
+    EXPECT_EQ(product_dtype(), at::kFloat);
+    const Autocast inner(find_policy("torch"));
+    EXPECT_EQ(product_dtype(), at::kBFloat16);
+  }
+  EXPECT_EQ(product_dtype(), at::kBFloat16);
+}
+
 TEST(Autocast, AnExpandedTensorIsCastOnceAndItsGradientIsWhole) {
   const at::Tensor small = at::randn({4, 2});
   const at::Tensor x = small.clone().requires_grad_();

@@ -1,8 +1,10 @@
 #include "mantissa/amp/compiled_policy.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Exception.h>
@@ -33,11 +35,16 @@ class Registry {
                           tensor::dtype_of(policy.compute),
                           policy.fixes.contains(Fix::reduce),
                           policy.fixes.contains(Fix::foreign),
+                          {},
                           {}};
     for (const auto& [operation, resolved] : rules) {
       const size_t number = number_of(operation, operations);
       result.rules.resize(std::max(result.rules.size(), number + 1), Rule::keep);
       result.rules[number] = resolved.rule;
+    }
+    for (const ScopedRule& scoped : scoped_rules(policy)) {
+      result.scoped_rules.push_back(
+          {scoped.glob, number_of(scoped.operation, operations), scoped.resolved.rule});
     }
     return policies_.emplace(policy, std::move(result)).first->second;
   }
@@ -101,30 +108,57 @@ class Registry {
   std::map<Policy, CompiledPolicy> policies_;
 };
 
-}  // namespace
+Rule rule_in(const std::vector<Rule>& rules, size_t number) {
+  return number < rules.size() ? rules[number] : Rule::keep;
+}
 
-at::ScalarType compute_dtype(const CompiledPolicy& policy) {
-  if (policy.policy.scopes.empty()) {
-    return policy.compute;
+// What a policy says in one scope.
+struct InScope {
+  at::ScalarType compute{};
+  std::vector<Rule> rules;
+};
+
+InScope in_scope(const CompiledPolicy& policy, const std::string& scope) {
+  InScope result{tensor::dtype_of(compute_format(policy.policy, scope)), policy.rules};
+  for (const auto& [glob, number, rule] : policy.scoped_rules) {
+    if (covers(glob, scope)) {
+      result.rules.resize(std::max(result.rules.size(), number + 1), Rule::keep);
+      result.rules[number] = rule;
+    }
   }
+  return result;
+}
+
+// Looked up again only when the scope has changed.
+const InScope& in_this_scope(const CompiledPolicy& policy) {
   struct Memo {
     const CompiledPolicy* policy = nullptr;
     uint64_t scope_changes = 0;
-    at::ScalarType dtype{};
-    std::map<std::pair<const CompiledPolicy*, std::string>, at::ScalarType> all;
+    const InScope* here = nullptr;
+    std::map<std::pair<const CompiledPolicy*, std::string>, InScope> all;
   };
   thread_local Memo memo;
   if (memo.policy != &policy || memo.scope_changes != tensor::scope_changes()) {
-    const auto [entry, is_new] =
-        memo.all.try_emplace({&policy, tensor::current_scope()}, at::kFloat);
-    if (is_new) {
-      entry->second = tensor::dtype_of(compute_format(policy.policy, tensor::current_scope()));
+    std::pair key(&policy, tensor::current_scope());
+    auto entry = memo.all.find(key);
+    if (entry == memo.all.end()) {
+      entry = memo.all.emplace(std::move(key), in_scope(policy, tensor::current_scope())).first;
     }
     memo.policy = &policy;
     memo.scope_changes = tensor::scope_changes();
-    memo.dtype = entry->second;
+    memo.here = &entry->second;
   }
-  return memo.dtype;
+  return *memo.here;
+}
+
+}  // namespace
+
+at::ScalarType compute_dtype(const CompiledPolicy& policy) {
+  return policy.policy.scopes.empty() ? policy.compute : in_this_scope(policy).compute;
+}
+
+Rule rule_of(const CompiledPolicy& policy, size_t number) {
+  return rule_in(policy.scoped_rules.empty() ? policy.rules : in_this_scope(policy).rules, number);
 }
 
 const CompiledPolicy& compiled(const Policy& policy) {

@@ -24,8 +24,16 @@ struct CompiledPolicy {
   bool widens_foreign;          // Fix::foreign
   std::vector<Rule> rules;      // operations numbered later are not listed by this policy
 
-  Rule rule(size_t number) const { return number < rules.size() ? rules[number] : Rule::keep; }
+  struct ScopedRule {
+    std::string glob;
+    size_t number;
+    Rule rule;
+  };
+  std::vector<ScopedRule> scoped_rules;  // over `rules`; the last that holds decides
 };
+
+/// The rule of an operation in this thread's scope.
+Rule rule_of(const CompiledPolicy& policy, size_t number);
 
 /// The one compiled form of equal policies; lives as long as the process. The first call for a
 /// policy checks it and gives every operation that it lists a kernel under kAutocastKey; the first

@@ -127,7 +127,7 @@ std::vector<Explanation> explain(const Policy& policy, std::string_view operatio
                    "explain: unknown format \"", format, "\"; valid: fp32 bf16 fp16 fp64 int");
   }
   const OperationIndex operations;
-  const std::map<std::string, ResolvedRule> rules = resolved_rules(policy);
+  const std::map<std::string, ResolvedRule> rules = resolved_rules(policy, scope);
   const std::string compute = stored(compute_format(policy, scope));
   std::vector<Explanation> result;
   for (const c10::OperatorHandle& overload : operations.find(operation, Rule::keep, "explain")) {

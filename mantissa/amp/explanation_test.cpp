@@ -71,6 +71,12 @@ TEST(Explain, KnowsScopesAndForeignFormats) {
   EXPECT_EQ(one("torch-fixed", "dot", {"fp16", "bf16"}).outcome, "runs in fp32");
 }
 
+TEST(Explain, KnowsARuleThatHoldsInAScope) {
+  const std::string policy = "torch mm@filter=fp32";
+  EXPECT_EQ(one(policy, "mm.default", {"bf16", "bf16"}, "filter.mlp").source, "mm@filter=fp32");
+  EXPECT_EQ(one(policy, "mm.default", {"bf16", "bf16"}, "head").outcome, "runs in bf16");
+}
+
 TEST(Explain, TheOverloadWithoutANameComesFirst) {
   const auto all = explain(find_policy("torch"), "sum", {"bf16"});
   EXPECT_GT(all.size(), 1U);

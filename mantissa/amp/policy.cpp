@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <sstream>
+#include <utility>
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/version.h>
@@ -34,6 +35,21 @@ bool has_prefix(std::string_view word, std::string_view prefix) {
 
 std::string display_name(const std::string& operation) {
   return operation.starts_with(kAten) ? operation.substr(kAten.size()) : operation;
+}
+
+constexpr char kAt = '@';  // between an operation and the scopes of its entry
+
+struct RuleKey {
+  std::string operation;
+  std::optional<std::string> glob;
+};
+
+RuleKey rule_key(std::string_view key) {
+  const size_t at = key.find(kAt);
+  if (at == std::string_view::npos) {
+    return {std::string(key), std::nullopt};
+  }
+  return {std::string(key.substr(0, at)), std::string(key.substr(at + 1))};
 }
 
 bool names_one_overload(std::string_view operation) {
@@ -121,7 +137,7 @@ ResolvedRules resolve(const Policy& policy, const OperationIndex& operations,
   add_rules(operations, base.rules, concat("base ", policy.base), result);
   for (const bool exact : {false, true}) {
     for (const auto& [operation, rule] : policy.rules) {
-      if (names_one_overload(operation) == exact) {
+      if (!rule_key(operation).glob && names_one_overload(operation) == exact) {
         add_overloads(operations, operation, rule,
                       concat(display_name(operation), "=", to_string(rule)), where, result);
       }
@@ -130,6 +146,33 @@ ResolvedRules resolve(const Policy& policy, const OperationIndex& operations,
   follow_linear(result);
   follow_embedding(result);
   std::erase_if(result, [](const auto& entry) { return entry.second.rule == Rule::keep; });
+  return result;
+}
+
+// Characters of a glob that are no wildcards.
+size_t num_literals(std::string_view glob) {
+  return static_cast<size_t>(
+      std::count_if(glob.begin(), glob.end(), [](char c) { return c != '*' && c != '?'; }));
+}
+
+std::vector<ScopedRule> resolve_scoped(const Policy& policy, const OperationIndex& operations,
+                                       std::string_view where) {
+  std::vector<ScopedRule> result;
+  for (const bool exact : {false, true}) {
+    for (const auto& [key, rule] : policy.rules) {
+      const auto [operation, glob] = rule_key(key);
+      if (!glob || names_one_overload(operation) != exact) {
+        continue;
+      }
+      const std::string source = concat(display_name(key), "=", to_string(rule));
+      for (const c10::OperatorHandle& overload : operations.find(operation, rule, where)) {
+        result.push_back({*glob, c10::toString(overload.operator_name()), {rule, source}});
+      }
+    }
+  }
+  std::stable_sort(result.begin(), result.end(), [](const ScopedRule& a, const ScopedRule& b) {
+    return std::pair(num_literals(a.glob), a.glob) < std::pair(num_literals(b.glob), b.glob);
+  });
   return result;
 }
 
@@ -194,8 +237,7 @@ std::optional<Format> most_exact(const std::map<std::string, Format>& globs,
   std::optional<Format> result;
   size_t most = 0;
   for (const auto& [glob, format] : globs) {
-    const size_t literals = static_cast<size_t>(
-        std::count_if(glob.begin(), glob.end(), [](char c) { return c != '*' && c != '?'; }));
+    const size_t literals = num_literals(glob);
     if ((!result || literals >= most) && matches(glob)) {
       result = format;
       most = literals;
@@ -276,10 +318,14 @@ void PolicyBuilder::add_rule(std::string_view operation, std::string_view rule,
                    "\" is not an operation; write what follows \"", prefix, "\" in [", section,
                    "]");
   }
+  const auto [name, glob] = rule_key(operation);
+  MANTISSA_CHECK(!glob || !glob->empty(), InvalidArgument, where, ": \"", operation,
+                 "\" names no scope after the @; write ", name, "@blocks.*=", rule, ", or ", name,
+                 "=", rule, " for all of them");
   // Operations of libraries have two colons.
-  const size_t colon = operation.find(':');
-  if (colon != std::string_view::npos && operation.substr(colon, 2) != "::") {
-    const std::string prefix(operation.substr(0, colon + 1));
+  const size_t colon = name.find(':');
+  if (colon != std::string::npos && name.substr(colon, 2) != "::") {
+    const std::string prefix = name.substr(0, colon + 1);
     throw InvalidArgument(
         concat(where, ": unknown prefix \"", prefix, "\" of \"", operation, "\"",
                suggestion(prefix, {std::string(kScopePrefix), std::string(kParameterPrefix)})));
@@ -290,8 +336,9 @@ void PolicyBuilder::add_rule(std::string_view operation, std::string_view rule,
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(concat(where, ": operation \"", operation, "\": ", error.what()));
   }
-  (void)operations_.find(operation, parsed, where);
-  const bool is_new = rules_.emplace(qualified(operation), parsed).second;
+  (void)operations_.find(name, parsed, where);
+  const bool is_new =
+      rules_.emplace(glob ? concat(qualified(name), kAt, *glob) : qualified(name), parsed).second;
   MANTISSA_CHECK(is_new, InvalidArgument, where, ": operation \"", operation,
                  "\" has two rules; keep one");
 }
@@ -397,16 +444,18 @@ Policy parse_policy(std::string_view text) {
   return builder.build(kWhere);
 }
 
-Format compute_format(const Policy& policy, std::string_view scope) {
-  const auto holds = [scope](std::string_view glob) {
-    for (size_t end = scope.find('.'); end != std::string_view::npos;
-         end = scope.find('.', end + 1)) {
-      if (glob_match(glob, scope.substr(0, end))) {
-        return true;
-      }
+bool covers(std::string_view glob, std::string_view scope) {
+  for (size_t end = scope.find('.'); end != std::string_view::npos;
+       end = scope.find('.', end + 1)) {
+    if (glob_match(glob, scope.substr(0, end))) {
+      return true;
     }
-    return !scope.empty() && glob_match(glob, scope);
-  };
+  }
+  return !scope.empty() && glob_match(glob, scope);
+}
+
+Format compute_format(const Policy& policy, std::string_view scope) {
+  const auto holds = [scope](std::string_view glob) { return covers(glob, scope); };
   return most_exact(policy.scopes, holds).value_or(policy.compute);
 }
 
@@ -415,11 +464,22 @@ Format parameter_format(const Policy& policy, std::string_view name) {
   return most_exact(policy.parameters, matches).value_or(policy.param);
 }
 
-std::map<std::string, ResolvedRule> resolved_rules(const Policy& policy) {
+std::map<std::string, ResolvedRule> resolved_rules(const Policy& policy, std::string_view scope) {
   constexpr std::string_view kWhere = "policy";
   const OperationIndex operations;
   require_effect(policy, operations, kWhere);
-  return resolve(policy, operations, kWhere);
+  ResolvedRules result = resolve(policy, operations, kWhere);
+  for (const ScopedRule& scoped : resolve_scoped(policy, operations, kWhere)) {
+    if (covers(scoped.glob, scope)) {
+      result.insert_or_assign(scoped.operation, scoped.resolved);
+    }
+  }
+  std::erase_if(result, [](const auto& entry) { return entry.second.rule == Rule::keep; });
+  return result;
+}
+
+std::vector<ScopedRule> scoped_rules(const Policy& policy) {
+  return resolve_scoped(policy, OperationIndex(), "policy");
 }
 
 }  // namespace mantissa::amp

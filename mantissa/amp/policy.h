@@ -44,10 +44,16 @@ MANTISSA_API FixWords words(Fix fix);
 ///
 ///     torch-fixed compute=bf16 fft=keep mm=fp32 mylib::attention=lower
 ///     torch compute=fp16 reduce=fp32 scope:blocks.*.filter=fp32 parameter:*.A_log=fp32
+///     torch compute=fp16 bmm@blocks.*.attention=fp32
 ///
 /// A key of `rules` is `aten::mm` for all overloads of an operation, `aten::softmax.int` for one,
 /// `aten::mm.default` for the one without an overload name; a key with an overload goes first.
 /// In-place and `out=` forms keep the caller's dtypes and cannot be listed.
+///
+/// `aten::mm@blocks.*.attention` is the operation in the scopes that the glob after `@` covers, and
+/// goes before a key without. It is of that operation alone: what takes its rule from another, as
+/// mantissa::rotary_attention does from linear, does not follow it. Of several the one with the
+/// most characters that are no wildcards decides.
 ///
 /// A key of `scopes` is a glob (base/glob.h) over paths of tensor::Scope, and holds for the scopes
 /// inside one that it matches: the compute format there. Of several the one with the most
@@ -92,8 +98,8 @@ MANTISSA_API std::vector<std::string> policy_names();
 MANTISSA_API std::string to_string(const Policy& policy);
 
 /// Reads the text form: a base, then in any order `compute=FORMAT`, `param=FORMAT`,
-/// `output=FORMAT`, a Fix with one of its words, `OPERATION=RULE`, `scope:GLOB=FORMAT` and
-/// `parameter:GLOB=FORMAT`.
+/// `output=FORMAT`, a Fix with one of its words, `OPERATION=RULE`, `OPERATION@GLOB=RULE`,
+/// `scope:GLOB=FORMAT` and `parameter:GLOB=FORMAT`.
 /// An operation without a namespace is one of ATen; operations are looked up in LibTorch's
 /// dispatcher, so a library's own must be loaded. All that is unknown, given twice or without an
 /// effect throws InvalidArgument.
@@ -108,6 +114,7 @@ MANTISSA_API Policy parse_policy(std::string_view text);
 ///     reduce = "fp32"       # and the other switches
 ///     [rules]
 ///     "aten::mm" = "fp32"
+///     "aten::bmm@blocks.*.attention" = "fp32"
 ///     [scopes]
 ///     "blocks.*.filter" = "fp32"
 ///     [parameters]
@@ -127,15 +134,30 @@ MANTISSA_API numerics::Format compute_format(const Policy& policy, std::string_v
 /// The format in which `policy` keeps the parameter of that name.
 MANTISSA_API numerics::Format parameter_format(const Policy& policy, std::string_view name);
 
+/// Whether an entry for scopes of that glob holds in `scope`: in those that it matches and in all
+/// inside them. None does outside of any scope.
+MANTISSA_API bool covers(std::string_view glob, std::string_view scope);
+
 /// Why an overload has its rule.
 struct ResolvedRule {
   Rule rule = Rule::keep;
   std::string source;  // `torch 2.13 for CUDA`, `base lean`, `promote=all`, `mm=fp32`
 };
 
-/// Every overload that the policy gives a rule other than `keep`, as the dispatcher writes it:
-/// `aten::mm`, `aten::softmax.int`. Entries of a built-in list that this LibTorch lacks are left
-/// out. Throws InvalidArgument as parse_policy does.
-MANTISSA_API std::map<std::string, ResolvedRule> resolved_rules(const Policy& policy);
+/// Every overload that the policy gives a rule other than `keep` in `scope`, as the dispatcher
+/// writes it: `aten::mm`, `aten::softmax.int`. Entries of a built-in list that this LibTorch lacks
+/// are left out. Throws InvalidArgument as parse_policy does.
+MANTISSA_API std::map<std::string, ResolvedRule> resolved_rules(const Policy& policy,
+                                                                std::string_view scope = {});
+
+/// The rule of one overload in the scopes that a glob covers.
+struct ScopedRule {
+  std::string glob;
+  std::string operation;  // as in resolved_rules()
+  ResolvedRule resolved;
+};
+
+/// Those of the keys with `@`; where several hold, the last decides. Throws as resolved_rules().
+MANTISSA_API std::vector<ScopedRule> scoped_rules(const Policy& policy);
 
 }  // namespace mantissa::amp

@@ -41,6 +41,7 @@ TEST(PolicyFile, LeavesDefaultsToWhatIsNotGiven) {
 TEST(PolicyFile, PrintsWhatItParses) {
   for (const std::string text :
        {"fp32", "torch compute=fp16", "torch-cpu compute=tf32", "torch mm=fp32 softmax.int=keep",
+        "torch mm@blocks.*=fp32 softmax.int@a.b=keep",
         "torch-fixed fft=keep output=fp32 scope:a.*=fp32 parameter:*.D=fp32", "genomics",
         "apex-o2"}) {
     const Policy policy = parse_policy(text);
@@ -51,7 +52,8 @@ TEST(PolicyFile, PrintsWhatItParses) {
 TEST(PolicyFile, TheExampleInRecipesParses) {
   const Policy policy = find_policy(MANTISSA_SOURCE_DIR "/recipes/policies/example.toml");
   EXPECT_EQ(to_string(policy),
-            "torch-fixed compute=bf16 fft=keep fft_rfft=fp32 rms_norm=keep "
+            "torch-fixed compute=bf16 fft=keep bmm@blocks.*.attention=fp32 fft_rfft=fp32 "
+            "rms_norm=keep "
             "scope:blocks.*.filter=fp32 parameter:*.A_log=fp32");
 }
 

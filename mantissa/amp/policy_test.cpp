@@ -35,6 +35,7 @@ TEST(Policy, TextPrintsWhatItParses) {
         "torch compute=bf16 mm=fp32 softmax.int=keep", "fp32 compute=fp16 mm.default=lower",
         "torch compute=bf16 param=bf16 output=fp32", "torch compute=bf16 reduce=fp32 fft=fp32",
         "torch-fixed compute=bf16 promote=listed", "genomics compute=bf16 scope:a.*=bf16",
+        "torch compute=fp16 mm@blocks.*.filter=fp32 softmax.int@a=keep",
         "torch compute=fp16 mm=fp32 scope:blocks.*.filter=fp32 parameter:*.A_log=fp32"}) {
     EXPECT_EQ(to_string(parse_policy(text)), text);
   }
@@ -181,6 +182,39 @@ TEST(Policy, AScopeHoldsForWhatIsInsideAndTheMostExactDecides) {
   EXPECT_EQ(compute_format(policy, "blocks.0.mlp.up"), Format::fp16);
   EXPECT_EQ(compute_format(policy, "blocks.0.filter"), Format::fp32);
   EXPECT_EQ(compute_format(policy, "blocks.0.filter.mlp"), Format::fp32);
+}
+
+TEST(Policy, AnOperationCanHaveARuleInSomeScopes) {
+  const Policy policy = find_policy("torch mm=keep mm@blocks.*=lower mm@blocks.0.mlp=fp32");
+  const auto rule_in = [&](const std::string& scope) {
+    const auto rules = resolved_rules(policy, scope);
+    return rules.contains("aten::mm") ? rules.at("aten::mm").rule : Rule::keep;
+  };
+  EXPECT_EQ(rule_in(""), Rule::keep);
+  EXPECT_EQ(rule_in("head"), Rule::keep);
+  EXPECT_EQ(rule_in("blocks.0"), Rule::lower);
+  EXPECT_EQ(rule_in("blocks.0.mlp.up"), Rule::fp32);
+  EXPECT_EQ(rule_in("blocks.1.mlp"), Rule::lower);
+  EXPECT_EQ(resolved_rules(policy, "blocks.0.mlp").at("aten::mm").source, "mm@blocks.0.mlp=fp32");
+  EXPECT_FALSE(resolved_rules(find_policy("torch mm@a=keep"), "a").contains("aten::mm"));
+}
+
+// Bisection over operations needs entries that are of one operation each.
+TEST(Policy, ARuleInSomeScopesIsOfThatOperationAlone) {
+  const auto everywhere = resolved_rules(find_policy("torch linear=fp32"), "a");
+  EXPECT_EQ(everywhere.at("mantissa::rotary_attention").rule, Rule::fp32);
+  const auto here = resolved_rules(find_policy("torch linear@a=fp32"), "a");
+  EXPECT_EQ(here.at("aten::linear").rule, Rule::fp32);
+  EXPECT_EQ(here.at("mantissa::rotary_attention").rule, Rule::lower);
+}
+
+TEST(Policy, ARuleInScopesWithoutANameIsRefused) {
+  EXPECT_EQ(refusal("torch mm@=fp32"),
+            "policy: \"mm@\" names no scope after the @; write mm@blocks.*=fp32, or mm=fp32 for "
+            "all of them");
+  EXPECT_EQ(refusal("torch mmm@a=fp32"), refusal("torch mmm=fp32"));
+  EXPECT_EQ(refusal("torch mm@a=fp32 mm@a=keep"),
+            "policy: operation \"mm@a\" has two rules; keep one");
 }
 
 TEST(Policy, AnOperationOfALibraryCalledScopeIsNoScope) {

@@ -12,6 +12,7 @@
 
 #include "mantissa/amp/argument_cast.h"
 #include "mantissa/amp/compiled_policy.h"
+#include "mantissa/amp/emulation.h"
 
 namespace mantissa::amp {
 namespace {
@@ -89,12 +90,12 @@ class UnboxedKernel<Operation, Return(Arguments...)> final : public c10::Operato
 
   Return operator()(c10::DispatchKeySet keys, Arguments... arguments) {
     const CompiledPolicy* policy = active_compiled_policy();
-    const Rule rule = policy == nullptr ? Rule::keep : policy->rule(number_);
+    const Rule rule = policy == nullptr ? Rule::keep : rule_of(*policy, number_);
     if (rule == Rule::keep) {
       return Operation::redispatch(keys & kBelowAutocast, std::forward<Arguments>(arguments)...);
     }
     if (rule == Rule::fp32 || rule == Rule::widest ||
-        (rule == Rule::lower && active_parameter_formats() == nullptr)) {
+        (rule == Rule::lower && active_parameter_formats() == nullptr && !emulated_format())) {
       const c10::impl::ExcludeDispatchKeyGuard no_autocast(kAutocastKey);
       const at::ScalarType dtype = dtype_of(rule, *policy, arguments...);
       if (!(has_to_be_cast<Arguments>(arguments, dtype) || ...)) {

@@ -24,6 +24,7 @@ void add_train(CLI::App& app, int& exit_code);
 void add_eval(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
 void add_policy(CLI::App& app, int& exit_code);
+void add_inspect(CLI::App& app, int& exit_code);
 void add_lint(CLI::App& app, int& exit_code);
 void add_numerics(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);

@@ -3,20 +3,21 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
-#include <set>
-#include <sstream>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/cli/arms.h"
 #include "mantissa/cli/command.h"
 #include "mantissa/cli/prepare.h"
 #include "mantissa/cli/settings.h"
 #include "mantissa/cli/stop_signals.h"
 #include "mantissa/cli/turns.h"
 #include "mantissa/ops/install_cpu_kernels.h"
+#include "mantissa/report/attribution.h"
 #include "mantissa/report/command_options.h"
 #include "mantissa/report/gate.h"
 #include "mantissa/report/study.h"
@@ -31,6 +32,9 @@ struct Options {
   std::string run_file;
   std::vector<std::string> precisions = {"fp32", "bf16", "fp16"};
   std::vector<std::string> policies;
+  std::vector<std::string> microbatches;
+  std::optional<std::string> memory;
+  bool attribute = false;
   int64_t seeds = 1;
   std::optional<double> margin;
   std::optional<double> target;
@@ -56,65 +60,6 @@ std::string hardware_sentence() {
                           : ": no units for " + without + ", expect less memory, not more speed");
 }
 
-// `a,b` is a and b; each once.
-std::vector<std::string> names_of(const char* option, const std::vector<std::string>& texts) {
-  std::vector<std::string> names;
-  for (const std::string& text : texts) {
-    std::istringstream parts(text + ",");
-    for (std::string name; std::getline(parts, name, ',');) {
-      MANTISSA_CHECK(!name.empty(), InvalidArgument, option, ": \"", text,
-                     "\" has an empty name; write one comma between two names");
-      MANTISSA_CHECK(std::find(names.begin(), names.end(), name) == names.end(), InvalidArgument,
-                     option, ": \"", name, "\" is named twice; name each once");
-      names.push_back(name);
-    }
-  }
-  return names;
-}
-
-// A policy may be a path or a text with spaces.
-std::string folder_name(const std::string& arm) {
-  std::string name = arm;
-  for (char& letter : name) {
-    const bool is_plain = std::isalnum(static_cast<unsigned char>(letter)) != 0 ||
-                          std::string_view("-_=.:").find(letter) != std::string_view::npos;
-    letter = is_plain ? letter : '_';
-  }
-  return name;
-}
-
-// Each precision with each policy, but fp32, in which policies differ in nothing, once.
-std::vector<Arm> make_arms(const Options& options) {
-  const std::vector<std::string> policies = names_of("--policies", options.policies);
-  std::vector<std::vector<train::Setting>> alternatives;
-  std::vector<Arm> arms;
-  for (const std::string& precision : names_of("--precisions", options.precisions)) {
-    if (policies.empty() || precision == "fp32") {
-      arms.push_back({precision, {}, {}});
-      alternatives.push_back({{"precision.compute", precision}});
-      continue;
-    }
-    for (const std::string& policy : policies) {
-      arms.push_back({concat(precision, " ", policy), {}, {}});
-      alternatives.push_back({{"precision.compute", precision}, {"precision.policy", policy}});
-    }
-  }
-  MANTISSA_CHECK(policies.empty() || arms.size() > 1 || arms.front().name != "fp32",
-                 InvalidArgument,
-                 "--policies: they differ in nothing in fp32; add another of --precisions");
-  const std::vector<train::RunConfig> configs =
-      train::load_run_configs(options.run_file, settings_of(options.settings, {}), alternatives);
-  std::set<std::filesystem::path> folders;
-  for (size_t i = 0; i < arms.size(); ++i) {
-    arms[i].folder = std::filesystem::path(options.out) / folder_name(arms[i].name);
-    arms[i].config = configs[i];
-    MANTISSA_CHECK(folders.insert(arms[i].folder).second, InvalidArgument, "--policies: \"",
-                   arms[i].name, "\" and one before it have the same folder ",
-                   arms[i].folder.string(), "; compare them one at a time");
-  }
-  return arms;
-}
-
 // `2.50/h`
 double parse_price(const std::string& text) {
   double price = 0;
@@ -136,6 +81,11 @@ bool has_gate(const std::vector<report::Gate>& gates, report::GateKind kind) {
                      [&](const report::Gate& gate) { return gate.kind == kind; });
 }
 
+bool has_several_microbatches(const std::vector<Arm>& arms) {
+  return std::any_of(arms.begin(), arms.end(),
+                     [&](const Arm& arm) { return arm.microbatch != arms.front().microbatch; });
+}
+
 // A setting that would have no effect is an error.
 void check(const Options& options, const std::vector<Arm>& arms,
            const std::vector<report::Gate>& gates) {
@@ -145,11 +95,11 @@ void check(const Options& options, const std::vector<Arm>& arms,
                      config.train.seed <= std::numeric_limits<int64_t>::max() - options.seeds,
                  InvalidArgument, "--seeds: ", options.seeds, " from train.seed ",
                  config.train.seed, " on; valid: 1 to ", kMostSeeds, ", and seeds of 64 bits");
-  MANTISSA_CHECK(
-      config.train.microbatch != train::kAutoMicrobatch || config.train.eval_windows == 0,
-      InvalidArgument,
-      "compare: with train.microbatch \"auto\" precisions would be validated on different "
-      "windows, which lie in whole microbatches; set train.eval_windows=0, or a number");
+  MANTISSA_CHECK(!options.attribute || config.train.patience > 0 || has_several_microbatches(arms),
+                 InvalidArgument,
+                 "--attribute: splits a gain between format, microbatch and early stopping, and "
+                 "these runs differ in the format alone; name two in --microbatch, such as 8,auto, "
+                 "or set train.patience");
   require_positive("--margin", options.margin);
   require_positive("--target", options.target);
   require_positive("--watts", options.watts);
@@ -175,12 +125,6 @@ void check(const Options& options, const std::vector<Arm>& arms,
                  "compare: --watts takes the place of what --powercap measures; leave one out");
 }
 
-std::string name_of_reference(const std::vector<Arm>& arms) {
-  const auto fp32 =
-      std::find_if(arms.begin(), arms.end(), [](const Arm& arm) { return arm.name == "fp32"; });
-  return fp32 == arms.end() ? arms.front().name : fp32->name;
-}
-
 void tell_what_begins(const Comparison& comparison) {
   const train::TrainConfig& train = comparison.arms.front().config.train;
   std::string names;
@@ -193,25 +137,110 @@ void tell_what_begins(const Comparison& comparison) {
             << " steps, in " << comparison.out.string() << "\n";
 }
 
-void run_compare(const Options& options, int& exit_code) {
-  const std::atomic<int>& stop = stop_flag();
-  Comparison comparison;
-  comparison.out = options.out;
-  comparison.seeds = options.seeds;
-  comparison.arms = make_arms(options);
-  const std::vector<report::Gate> gates =
-      options.require.empty() ? std::vector<report::Gate>() : report::parse_gates(options.require);
-  check(options, comparison.arms, gates);
+report::StudyOptions what_is_asked(const Options& options) {
   report::StudyOptions asked;
   asked.margin = options.margin.value_or(asked.margin);
   asked.target = options.target.value_or(asked.target);
   asked.watts = options.watts.value_or(asked.watts);
   asked.price_per_hour = options.price.empty() ? asked.price_per_hour : parse_price(options.price);
+  return asked;
+}
+
+std::vector<std::string> names_of(const std::vector<report::StudyRun>& runs) {
+  std::vector<std::string> names;
+  for (const report::StudyRun& run : runs) {
+    if (std::find(names.begin(), names.end(), run.arm) == names.end()) {
+      names.push_back(run.arm);
+    }
+  }
+  return names;
+}
+
+// What was asked for, of the runs that were asked for.
+struct Result {
+  report::Study study;
+  std::vector<report::GateResult> gates;
+  std::optional<report::Attribution> attribution;
+
+  std::string json() const { return to_json(study, gates, hardware_sentence(), attribution); }
+};
+
+Result result_of(const Options& options, const Comparison& comparison, const TurnsOutcome& turns,
+                 const report::StudyOptions& asked, const std::vector<report::Gate>& gates) {
+  Result result;
+  result.study = analyse(names_of(turns.runs), reference_of(comparison.arms).name, turns.runs,
+                         turns.slices, asked);
+  result.gates = judge(gates, result.study);
+  if (options.attribute) {
+    result.attribution = attribute(result.study, cells_of(comparison.arms));
+  }
+  return result;
+}
+
+// Of all that was ever compared in the folder: a repeat with fewer precisions or seeds takes
+// nothing out.
+void keep(const Result& result, const Comparison& comparison, TurnsOutcome turns,
+          const report::StudyOptions& asked) {
+  std::vector<report::StudyRun> more =
+      earlier_runs(comparison.out, turns.slices, comparison.arms, turns.runs);
+  std::string json = result.json();
+  if (!more.empty()) {
+    turns.runs.insert(turns.runs.end(), std::make_move_iterator(more.begin()),
+                      std::make_move_iterator(more.end()));
+    const Result whole = {
+        analyse(names_of(turns.runs), result.study.reference, turns.runs, turns.slices, asked),
+        result.gates, result.attribution};
+    json = whole.json();
+  }
+  replace_file(comparison.out / "comparison.json", json + "\n");
+}
+
+void print(const Result& result, const Comparison& comparison) {
+  const std::string curves = report::curve_table(result.study);
+  std::cout << report::study_table(result.study) << "\n"
+            << curves << (curves.empty() ? "" : "\n") << hardware_sentence() << "\n"
+            << report::verdict_text(result.study) << report::gates_text(result.gates);
+  if (result.attribution) {
+    std::cout << "\n"
+              << attribution_text(result.study, cells_of(comparison.arms), *result.attribution,
+                                  comparison.arms.front().config.train.batch);
+  }
+}
+
+int exit_code_of(const Result& result, const TurnsOutcome& turns) {
+  const bool has_failed =
+      std::any_of(turns.runs.begin(), turns.runs.end(),
+                  [](const report::StudyRun& run) { return !run.failure.empty(); });
+  const bool is_met = std::all_of(result.gates.begin(), result.gates.end(),
+                                  [](const report::GateResult& gate) { return gate.is_met; });
+  return has_failed || turns.has_diverged ? kFailed : is_met ? kDone : kGateNotMet;
+}
+
+void run_compare(const Options& options, int& exit_code) {
+  const std::atomic<int>& stop = stop_flag();
+  Comparison comparison;
+  comparison.out = options.out;
+  comparison.seeds = options.seeds;
+  comparison.arms =
+      make_arms(options.run_file, settings_of(options.settings, {{"train.memory", options.memory}}),
+                {options.precisions, options.policies, options.microbatches}, options.out);
+  const std::vector<report::Gate> gates =
+      options.require.empty() ? std::vector<report::Gate>() : report::parse_gates(options.require);
+  check(options, comparison.arms, gates);
+  report::StudyOptions asked = what_is_asked(options);
+  if (options.attribute) {
+    // A run that is ended is the beginning of one that is not: one run shows both.
+    asked.patience = comparison.arms.front().config.train.patience;
+    for (Arm& arm : comparison.arms) {
+      arm.config.train.patience = 0;
+    }
+  }
   if (!options.watts) {
     comparison.powercap = options.powercap.empty() ? "/sys/class/powercap" : options.powercap;
   }
 
   prepare_process();
+  decide_microbatches(comparison.arms);
   tell_what_begins(comparison);
   const TurnsOutcome turns = train_in_turns(comparison, stop);
   if (turns.is_interrupted) {
@@ -221,30 +250,14 @@ void run_compare(const Options& options, int& exit_code) {
     return;
   }
   asked.energy_problem = turns.energy_problem;
-  std::vector<std::string> names;
-  for (const Arm& arm : comparison.arms) {
-    names.push_back(arm.name);
-  }
-  const report::Study study =
-      report::analyse(names, name_of_reference(comparison.arms), turns.runs, turns.slices, asked);
-  const std::vector<report::GateResult> results = report::judge(gates, study);
-  const std::string json = report::to_json(study, results, hardware_sentence());
-  replace_file(comparison.out / "comparison.json", json + "\n");
-  const bool has_failed = turns.has_diverged || std::any_of(turns.runs.begin(), turns.runs.end(),
-                                                            [](const report::StudyRun& run) {
-                                                              return !run.failure.empty();
-                                                            });
-  const bool is_met = std::all_of(results.begin(), results.end(),
-                                  [](const report::GateResult& result) { return result.is_met; });
-  exit_code = has_failed ? kFailed : is_met ? kDone : kGateNotMet;
+  const Result result = result_of(options, comparison, turns, asked, gates);
+  keep(result, comparison, turns, asked);
+  exit_code = exit_code_of(result, turns);
   if (options.json) {
-    std::cout << json << "\n";
-    return;
+    std::cout << result.json() << "\n";
+  } else {
+    print(result, comparison);
   }
-  const std::string curves = report::curve_table(study);
-  std::cout << report::study_table(study) << "\n"
-            << curves << (curves.empty() ? "" : "\n") << hardware_sentence() << "\n"
-            << report::verdict_text(study) << report::gates_text(results);
 }
 
 }  // namespace
@@ -261,6 +274,16 @@ void add_compare(CLI::App& app, int& exit_code) {
   command->add_option("--policies", options->policies,
                       "comma-separated policies (names, texts or files); each precision but fp32 "
                       "is trained with each");
+  command->add_option("--microbatch", options->microbatches,
+                      "comma-separated sequences a forward pass, or auto: the most with which a "
+                      "step fits into --memory; each of the above is trained with each, and steps "
+                      "keep their train.batch sequences");
+  command->add_option("--memory", options->memory,
+                      "bytes that tensors may take, such as 2GB, for --microbatch auto (default: "
+                      "what the system can give); short for --set train.memory=...");
+  command->add_flag("--attribute", options->attribute,
+                    "what the format did, what the microbatch did, what both did beyond that, and "
+                    "what train.patience would have done, which then ends no run");
   command->add_option("--seeds", options->seeds,
                       "runs of each, from train.seed on (default: 1; quality is tested from 2 on)");
   command->add_option("--target", options->target,

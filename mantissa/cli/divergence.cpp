@@ -21,7 +21,9 @@ bool report_divergence(const train::RunConfig& config, const train::LoopOutcome&
     return false;
   }
   std::cerr << "mantissa: the last validation is " << outcome.summary.bits_per_base
-            << ": the run diverged; lower optim.lr, or see which step went wrong in "
+            << ": the run diverged; mantissa inspect --blame and --recommend find the step, the "
+               "operation "
+               "and what cures it, or lower optim.lr; see "
             << (folder / "record.jsonl").string() << "\n";
   return true;
 }

@@ -1,4 +1,5 @@
 #include <iostream>
+#include <map>
 #include <memory>
 
 #include <nlohmann/json.hpp>
@@ -45,6 +46,15 @@ void run_list(bool as_json) {
   }
 }
 
+// Everywhere, and, as `aten::mm@GLOB`, in some scopes.
+std::map<std::string, amp::ResolvedRule> all_rules(const amp::Policy& policy) {
+  std::map<std::string, amp::ResolvedRule> rules = amp::resolved_rules(policy);
+  for (const amp::ScopedRule& scoped : amp::scoped_rules(policy)) {
+    rules.insert_or_assign(concat(scoped.operation, "@", scoped.glob), scoped.resolved);
+  }
+  return rules;
+}
+
 ordered_json json_of(const amp::Policy& policy) {
   ordered_json json;
   json["text"] = to_string(policy);
@@ -65,7 +75,7 @@ ordered_json json_of(const amp::Policy& policy) {
     json["parameters"][glob] = name_of(format);
   }
   json["rules"] = ordered_json::object();
-  for (const auto& [operation, resolved] : amp::resolved_rules(policy)) {
+  for (const auto& [operation, resolved] : all_rules(policy)) {
     json["rules"][operation] = {{"rule", name_of(resolved.rule)}, {"source", resolved.source}};
   }
   return json;
@@ -79,7 +89,7 @@ void run_show(const Options& options) {
   }
   std::cout << to_toml(policy) << "\n";
   std::vector<std::vector<std::string>> rows = {{"operation", "rule", "because of"}};
-  for (const auto& [operation, resolved] : amp::resolved_rules(policy)) {
+  for (const auto& [operation, resolved] : all_rules(policy)) {
     rows.push_back({operation, name_of(resolved.rule), resolved.source});
   }
   std::cout << report::text_table(rows);
@@ -88,14 +98,17 @@ void run_show(const Options& options) {
 std::string rule_in(const std::map<std::string, amp::ResolvedRule>& rules,
                     const std::string& operation) {
   const auto found = rules.find(operation);
-  return name_of(found == rules.end() ? amp::Rule::keep : found->second.rule);
+  if (found == rules.end()) {
+    return operation.find('@') == std::string::npos ? name_of(amp::Rule::keep) : "-";
+  }
+  return name_of(found->second.rule);
 }
 
 void run_diff(const Options& options) {
   const amp::Policy first = amp::find_policy(options.policy);
   const amp::Policy second = amp::find_policy(options.other);
-  const auto first_rules = amp::resolved_rules(first);
-  const auto second_rules = amp::resolved_rules(second);
+  const auto first_rules = all_rules(first);
+  const auto second_rules = all_rules(second);
   std::vector<std::vector<std::string>> rows;
   const auto compare = [&](const std::string& what, const std::string& a, const std::string& b) {
     if (a != b) {
@@ -126,9 +139,9 @@ void run_diff(const Options& options) {
   };
   compare_globs("scope:", first.scopes, second.scopes);
   compare_globs("parameter:", first.parameters, second.parameters);
-  auto all_rules = first_rules;
-  all_rules.insert(second_rules.begin(), second_rules.end());
-  for (const auto& [operation, resolved] : all_rules) {
+  auto both = first_rules;
+  both.insert(second_rules.begin(), second_rules.end());
+  for (const auto& [operation, resolved] : both) {
     compare(operation, rule_in(first_rules, operation), rule_in(second_rules, operation));
   }
   if (options.json) {

@@ -101,9 +101,11 @@ class Trainer {
       told.arm = run.arm->name;
       told.seed = run.config.train.seed;
       told.failure = run.failure;
+      told.microbatch = run.config.microbatch();
       const std::filesystem::path record = run.folder / "record.jsonl";
       if (std::filesystem::exists(record)) {
         told.entries = record::read(record).entries;
+        record::require_possible(told.entries, concat("record ", record.string()));
       }
       if (run.failure.empty()) {
         told.summary = run.outcome.summary;
@@ -166,8 +168,8 @@ class Trainer {
       const double joules = meter_->sample();
       line.energy_j = meter_->problem().empty() ? joules - joules_before : line.energy_j;
     }
-    line.peak_bytes = slice.outcome.summary.peak_bytes;
-    line.peak_holders = slice.outcome.summary.peak_holders;
+    line.peak_bytes = slice.outcome.peak_bytes;
+    line.peak_holders = slice.outcome.peak_holders;
     journal_.append(line);
     run.done_steps = slice.last_step;
   }
@@ -202,16 +204,6 @@ class Trainer {
 };
 
 }  // namespace
-
-train::RunConfig Arm::config_of(int64_t seed_index) const {
-  train::RunConfig result = config;
-  result.train.seed += seed_index;
-  return result;
-}
-
-std::filesystem::path Arm::folder_of(int64_t seed_index) const {
-  return folder / concat("seed-", config.train.seed + seed_index);
-}
 
 TurnsOutcome train_in_turns(const Comparison& comparison, const std::atomic<int>& stop) {
   Trainer trainer(comparison, stop);

@@ -5,22 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/cli/arms.h"
 #include "mantissa/record/slice.h"
 #include "mantissa/report/study.h"
-#include "mantissa/train/run_config.h"
 
 namespace mantissa::cli {
-
-/// What runs of a comparison share but for their seed.
-struct Arm {
-  std::string name;
-  std::filesystem::path folder;  // has a folder for each seed
-  train::RunConfig config;       // of the first seed
-
-  /// Of a run; seeds count on from that of `config`.
-  train::RunConfig config_of(int64_t seed_index) const;
-  std::filesystem::path folder_of(int64_t seed_index) const;
-};
 
 struct Comparison {
   std::filesystem::path out;

@@ -6,14 +6,6 @@
 #include "mantissa/base/error.h"
 
 namespace mantissa::data {
-namespace {
-
-uint64_t batches_for(uint64_t windows, uint64_t num_rows) {
-  return windows / num_rows + (windows % num_rows == 0 ? 0 : 1);
-}
-
-}  // namespace
-
 EvaluationBatches::EvaluationBatches(std::shared_ptr<const Dataset> dataset,
                                      const EvaluationOptions& options)
     : dataset_(std::move(dataset)), num_rows_(static_cast<uint64_t>(options.batch)) {
@@ -22,22 +14,20 @@ EvaluationBatches::EvaluationBatches(std::shared_ptr<const Dataset> dataset,
                  "; valid: 1 or more windows");
   MANTISSA_CHECK(options.windows >= 0, InvalidArgument, "evaluation: windows ", options.windows,
                  "; valid: 0 (all) or more");
-  num_batches_ = batches_for(dataset_->size(), num_rows_);
-  if (options.windows > 0) {
-    num_batches_ =
-        std::min(num_batches_, batches_for(static_cast<uint64_t>(options.windows), num_rows_));
-  }
+  num_windows_ = options.windows > 0
+                     ? std::min(dataset_->size(), static_cast<uint64_t>(options.windows))
+                     : dataset_->size();
 }
 
 std::vector<Sample> EvaluationBatches::samples_of(uint64_t index) const {
   MANTISSA_CHECK(index < size(), InvalidArgument, "evaluation: batch ", index, " of ", size(),
                  "; valid: 0 to ", size() - 1);
-  const uint64_t begin =
-      index * batches_for(dataset_->size(), num_rows_) / num_batches_ * num_rows_;
-  const uint64_t end = std::min(begin + num_rows_, dataset_->size());
+  const uint64_t begin = index * num_rows_;
+  const uint64_t end = std::min(begin + num_rows_, num_windows_);
   std::vector<Sample> samples;
   samples.reserve(end - begin);
-  for (uint64_t window = begin; window < end; ++window) {
+  for (uint64_t i = begin; i < end; ++i) {
+    const uint64_t window = i * dataset_->size() / num_windows_;
     samples.push_back({window, window, genome::Strand::forward});
   }
   return samples;

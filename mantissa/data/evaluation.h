@@ -14,12 +14,12 @@ namespace mantissa::data {
 
 struct EvaluationOptions {
   int64_t batch = 32;   // windows a batch
-  int64_t windows = 0;  // as many batches as these fill, evenly spread; 0: all
+  int64_t windows = 0;  // how many, evenly spread; 0, or more than there are: all
 };
 
-/// The windows of a dataset once, forward, in their order: the same batches in every pass, also
-/// what is masked in them. All of them, where the last batch may have fewer rows, or whole batches
-/// that are evenly spread over the dataset.
+/// The windows of a dataset once, forward, in their order, or some that are evenly spread over it:
+/// the same ones in every pass, also what is masked in them, whatever the batch. The last batch may
+/// have fewer rows.
 ///
 ///     const EvaluationBatches pass(validation, {.batch = 32});
 ///     for (uint64_t i = 0; i < pass.size(); ++i) {
@@ -31,7 +31,7 @@ class MANTISSA_API EvaluationBatches {
   /// Throws InvalidArgument for options out of range.
   EvaluationBatches(std::shared_ptr<const Dataset> dataset, const EvaluationOptions& options);
 
-  uint64_t size() const { return num_batches_; }
+  uint64_t size() const { return (num_windows_ + num_rows_ - 1) / num_rows_; }
 
   /// Throws InvalidArgument when `index` is not below size().
   Batch batch(uint64_t index) const;
@@ -44,7 +44,7 @@ class MANTISSA_API EvaluationBatches {
 
   std::shared_ptr<const Dataset> dataset_;
   uint64_t num_rows_;
-  uint64_t num_batches_;
+  uint64_t num_windows_;
 };
 
 }  // namespace mantissa::data

@@ -1,5 +1,7 @@
 #include "mantissa/data/evaluation.h"
 
+#include <algorithm>
+
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
@@ -52,8 +54,28 @@ TEST(Evaluation, TellsWhichBasesItLooksAt) {
   };
   EXPECT_EQ(bases({.batch = 4}), (Intervals{{0, 0, 25}}));
   EXPECT_EQ(bases({.batch = 1, .windows = 2}), (Intervals{{0, 0, 5}, {0, 12, 17}}));
-  EXPECT_EQ(bases({.batch = 2, .windows = 3}), (Intervals{{0, 0, 17}}));
+  EXPECT_EQ(bases({.batch = 2, .windows = 4}), (Intervals{{0, 0, 9}, {0, 12, 21}}));
   EXPECT_EQ(bases({.batch = 2, .windows = 100}), (Intervals{{0, 0, 25}}));
+}
+
+TEST(Evaluation, LooksAtTheSameWindowsWhateverTheBatch) {
+  for (int64_t windows = 0; windows <= 8; ++windows) {
+    std::vector<std::vector<uint64_t>> seen;
+    for (const int64_t batch : {1, 2, 3, 4, 7}) {
+      const EvaluationBatches pass(example(Objective::causal),
+                                   {.batch = batch, .windows = windows});
+      std::vector<uint64_t>& begins = seen.emplace_back();
+      for (uint64_t i = 0; i < pass.size(); ++i) {
+        for (const Position& position : pass.batch(i).positions) {
+          begins.push_back(position.bases.begin);
+        }
+      }
+    }
+    EXPECT_EQ(seen.front().size(), windows == 0 ? 6U : std::min<uint64_t>(6, windows));
+    for (const std::vector<uint64_t>& begins : seen) {
+      EXPECT_EQ(begins, seen.front());
+    }
+  }
 }
 
 TEST(Evaluation, RefusesWhatIsOutOfRange) {

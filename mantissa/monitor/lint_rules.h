@@ -42,6 +42,7 @@ Hits check_position(const TracedCall& call, const LintOptions& options);
 Hits check_domain(const TracedCall& call, const LintOptions& options);
 Hits check_overflow(const TracedCall& call, const LintOptions& options);
 Hits check_underflow(const TracedCall& call, const LintOptions& options);
+Hits check_index(const TracedCall& call, const LintOptions& options);
 Hits check_repeated_index(const TracedCall& call, const LintOptions& options);
 Hits check_lost_update(const TracedCall& call, const LintOptions& options);
 

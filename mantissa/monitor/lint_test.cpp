@@ -485,6 +485,39 @@ TEST(LintLoss, ALossIn16Bits) {
   EXPECT_THAT(found("loss", [&] { at::cross_entropy_loss(at::ones({8, 4}), targets); }), IsEmpty());
 }
 
+TEST(LintIndex, OneBeyondTheTableOrTheClasses) {
+  const at::Tensor table = at::ones({4, 2});
+  const auto longs = [](std::vector<int64_t> numbers) { return at::tensor(numbers); };
+  const auto expect = [](const std::string& operation, const std::string& value,
+                         const std::function<void()>& step) {
+    expect_one("index", Severity::hazard, operation, "fp32", value, step);
+  };
+  expect("aten::embedding", "4", [&] { at::embedding(table, longs({0, 4})); });
+  expect("aten::embedding", "-1", [&] { at::embedding(table, longs({-1})); });
+  expect("aten::index_select", "7", [&] { table.index_select(0, longs({7})); });
+  expect("aten::gather", "2", [&] { table.gather(1, longs({0, 2}).view({1, 2})); });
+  expect("aten::cross_entropy_loss", "2", [&] {
+    at::cross_entropy_loss(table, longs({0, 1, 1, 2}));
+  });
+  EXPECT_THAT(found("index",
+                    [&] {
+                      at::embedding(table, longs({0, 3}));
+                      at::cross_entropy_loss(table, longs({0, 1, -100, 1}));
+                    }),
+              IsEmpty());
+}
+
+TEST(LintLostUpdate, AWeightDecayThatChangesNothing) {
+  const auto decay = [](double factor) {
+    const at::Tensor weight = bfloat({4}).requires_grad_();
+    const at::NoGradGuard no_grad;
+    weight.mul_(factor);
+  };
+  expect_one("lost-update", Severity::hazard, "aten::mul_", "bf16", "4 of 4",
+             [&] { decay(0.9999); });
+  EXPECT_THAT(found("lost-update", [&] { decay(0.5); }), IsEmpty());
+}
+
 TEST(LintLostUpdate, ParametersAndAveragesThatStandStill) {
   const auto update = [](at::ScalarType dtype, double lr) {
     const at::Tensor w = at::ones({8}, dtype).requires_grad_();

@@ -1,5 +1,6 @@
 #include "mantissa/monitor/nonfinite_origin.h"
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -19,6 +20,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mantissa/tensor/scope.h"
@@ -41,8 +43,14 @@ TEST(NonfiniteOrigin, IsTheFirstOperationWithItsScopeAndValue) {
     const at::Tensor x = at::log(at::zeros({2}));  // -inf
     (void)x.sub(x);                                // NaN, from infinities
   });
-  EXPECT_EQ(origin, (NonfiniteOrigin{"aten::log", "", "head", false,
-                                     -std::numeric_limits<double>::infinity()}));
+  const OriginInput zero = {"self", "fp32", 0, true, false, "aten::zeros", "head"};
+  EXPECT_EQ(origin, (NonfiniteOrigin{"aten::log",
+                                     "",
+                                     "head",
+                                     false,
+                                     -std::numeric_limits<double>::infinity(),
+                                     "fp32",
+                                     {zero}}));
 }
 
 TEST(NonfiniteOrigin, AnInfinityThatIsGivenIsNotBlamed) {
@@ -52,6 +60,129 @@ TEST(NonfiniteOrigin, AnInfinityThatIsGivenIsNotBlamed) {
     (void)at::full({2}, kInf);
   });
   EXPECT_EQ(origin.operation, "");
+}
+
+// What a value came from, through views and casts.
+TEST(NonfiniteOrigin, NamesTheInputAndWhatMadeIt) {
+  const tensor::ParameterList parameters = {{"out.weight", at::full({64, 2}, 3.0F)}};
+  const auto origin_of = [&](const std::function<void(const at::Tensor&)>& last) {
+    return find_nonfinite_origin(
+        [&] {
+          at::Tensor x;
+          {
+            const tensor::Scope scope("query");
+            x = at::mm(at::ones({64, 64}), at::ones({64, 64}));  // 64 each
+          }
+          const tensor::Scope scope("logits");
+          last(x);
+        },
+        parameters);
+  };
+  EXPECT_EQ(describe(origin_of([](const at::Tensor& x) {
+              const at::Tensor half = x.to(at::kHalf);
+              (void)at::mm(half, half.t());  // 64 * 64 * 64
+            })),
+            "inf from aten::mm in fp16 (logits), whose self reaches 64, from aten::mm (query)");
+  EXPECT_EQ(describe(origin_of([&](const at::Tensor& x) {
+              (void)at::mm(x.mul(8).to(at::kHalf), parameters[0].value.to(at::kHalf));
+            })),
+            "inf from aten::mm in fp16 (logits), whose self reaches 512, from aten::mul (logits)");
+  EXPECT_EQ(
+      describe(
+          origin_of([&](const at::Tensor& x) { (void)at::mm(x, parameters[0].value.mul(1e37F)); })),
+      "inf from aten::mm in fp32 (logits), whose mat2 reaches 3e+37, from aten::mul (logits)");
+  EXPECT_EQ(describe(origin_of([&](const at::Tensor& x) {
+              (void)x.narrow(1, 0, 2).div(parameters[0].value.sub(3));
+            })),
+            "inf from aten::div in fp32 (logits), whose other is 0, from aten::sub (logits)");
+  EXPECT_EQ(describe(origin_of(
+                [&](const at::Tensor&) { parameters[0].value.t().to(at::kHalf).mul(3e4).add(1); })),
+            "inf from aten::mul in fp16 (logits), whose other is 30000");
+  EXPECT_EQ(describe(origin_of([&](const at::Tensor&) {
+              parameters[0].value.t().to(at::kHalf).exp2().exp2().exp2();
+            })),
+            "inf from aten::exp2 in fp16 (logits), whose self is 256, from aten::exp2 (logits)");
+  EXPECT_EQ(describe(origin_of([&](const at::Tensor&) { parameters[0].value.t().pow(100); })),
+            "inf from aten::pow in fp32 (logits), whose exponent is 100");
+}
+
+TEST(NonfiniteOrigin, NamesAParameterAndWhatTheStepWasGiven) {
+  const tensor::ParameterList parameters = {{"out.weight", at::full({2}, 1e5F)}};
+  EXPECT_EQ(describe(find_nonfinite_origin(
+                [&] {
+                  (void)parameters[0].value.view({1, 2}).to(at::kHalf);
+                },
+                parameters)),
+            "inf from aten::copy_ within aten::to in fp16 (the top level), whose src is 100000, "
+            "parameter out.weight");
+  const at::Tensor given = at::full({2}, 300, at::kHalf);
+  EXPECT_EQ(describe(find_nonfinite_origin([&] { (void)given.mul(given); })),
+            "inf from aten::mul in fp16 (the top level), whose self is 300, given to the step");
+}
+
+// The first of two that are not finite is not the largest.
+TEST(NonfiniteOrigin, OfAPointwiseOperationTheValueIsThatOfThePlace) {
+  const NonfiniteOrigin origin = find_nonfinite_origin([] {
+    (void)at::tensor({1e6F, -1.0F, -2.0F}).sqrt();
+  });
+  EXPECT_EQ(origin.inputs[0].value, -1);
+  EXPECT_TRUE(std::isnan(origin.value));
+}
+
+// Masks are made of infinities; a row of them alone is not what they are for.
+TEST(NonfiniteOrigin, NamesWhatMakesNanOfInfinities) {
+  const at::Tensor all = at::full({4}, -kInf);
+  const auto nan_from = [](const std::function<void()>& step) {
+    const NonfiniteOrigin origin = find_nonfinite_origin([&] {
+      const tensor::Scope scope("attention");
+      step();
+    });
+    EXPECT_TRUE(std::isnan(origin.value)) << origin.operation;
+    EXPECT_FALSE(origin.is_given);
+    EXPECT_EQ(origin.scope, "attention");
+    return origin.within.empty() ? origin.operation : origin.within;
+  };
+  EXPECT_EQ(nan_from([&] { (void)at::softmax(all, -1).sum(); }), "aten::softmax");
+  EXPECT_EQ(nan_from([&] { (void)all.sub(all).exp(); }), "aten::sub");
+  EXPECT_EQ(nan_from([&] { (void)at::zeros({4}).mul(-kInf); }), "aten::mul");
+}
+
+TEST(NonfiniteOrigin, NamesWhatFirstGetsAValueThatTheStepWasGiven) {
+  const at::Tensor record = at::tensor({1.0F, std::numeric_limits<float>::quiet_NaN()});
+  const NonfiniteOrigin origin = find_nonfinite_origin([&] {
+    const tensor::Scope scope("encoder");
+    (void)at::ones({2}).mul(record).sum();
+  });
+  EXPECT_TRUE(origin.is_given);
+  EXPECT_EQ(origin.operation, "aten::mul");
+  EXPECT_EQ(origin.scope, "encoder");
+  EXPECT_THAT(describe(origin), ::testing::StartsWith("nan given to aten::mul in fp32 (encoder)"));
+
+  const at::Tensor weight = at::full({1, 2}, kInf).requires_grad_();
+  const NonfiniteOrigin of_weight = find_nonfinite_origin(
+      [&] {
+        at::linear(at::ones({1, 2}), weight).sum().backward();
+      },
+      {{"head.weight", weight}});
+  EXPECT_TRUE(of_weight.is_given);
+  EXPECT_EQ(of_weight.operation, "aten::linear");
+  EXPECT_THAT(describe(of_weight), ::testing::HasSubstr("parameter head.weight"));
+
+  const double rate = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(find_nonfinite_origin([&] { at::ones({2}).add_(at::ones({2}), rate); }).operation,
+            "aten::add_");
+}
+
+// Missing values, and the mask that keeps them out.
+TEST(NonfiniteOrigin, AGivenValueThatTheStepMasksIsNoFault) {
+  const at::Tensor record = at::tensor({1.0F, std::numeric_limits<float>::quiet_NaN()});
+  const at::Tensor mask = at::tensor({0.0F, -kInf});
+  const at::Tensor weight = at::ones({2}).requires_grad_();
+  EXPECT_EQ(find_nonfinite_origin([&] {
+              const at::Tensor known = at::where(record.isnan(), at::zeros({2}), record);
+              at::softmax(known.mul(weight).add(mask), -1)[0].backward();
+            }).operation,
+            "");
 }
 
 // What memory held before it was written is no input.

@@ -1,39 +1,16 @@
 #include "mantissa/monitor/skip_reason.h"
 
 #include <cmath>
-#include <vector>
 
 #include <ATen/core/grad_mode.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/nonfinite.h"
 #include "mantissa/monitor/call_values.h"
+#include "mantissa/monitor/gradients_aside.h"
 #include "mantissa/tensor/generator_state.h"
 
 namespace mantissa::monitor {
 namespace {
-
-// Gradients that are put back in the end, and none in between.
-class GradientsAside {
- public:
-  explicit GradientsAside(const tensor::ParameterList& parameters) : parameters_(parameters) {
-    for (const tensor::Parameter& parameter : parameters_) {
-      gradients_.push_back(parameter.value.grad());
-      parameter.value.mutable_grad() = at::Tensor();
-    }
-  }
-  ~GradientsAside() {
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      parameters_[i].value.mutable_grad() = gradients_[i];
-    }
-  }
-  GradientsAside(const GradientsAside&) = delete;
-  GradientsAside& operator=(const GradientsAside&) = delete;
-
- private:
-  const tensor::ParameterList& parameters_;
-  std::vector<at::Tensor> gradients_;
-};
 
 std::string first_nonfinite_gradient(const tensor::ParameterList& parameters) {
   const at::NoGradGuard no_grad;
@@ -56,12 +33,14 @@ struct Replay {
   NonfiniteOrigin origin;
 };
 
+// `run` is called with the step.
+template <typename Run>
 Replay replay(const ReplayPoint& point, const tensor::ParameterList& parameters, double scale,
-              const std::function<at::Tensor()>& loss) {
+              const std::function<at::Tensor()>& loss, const Run& run) {
   const ReplayPoint::Guard generator(point);
   const GradientsAside aside(parameters);
   Replay result;
-  result.origin = find_nonfinite_origin([&] {
+  result.origin = run([&] {
     const at::Tensor value = loss();
     MANTISSA_CHECK(
         value.defined() && value.numel() == 1 && value.requires_grad(), InvalidArgument,
@@ -76,14 +55,11 @@ Replay replay(const ReplayPoint& point, const tensor::ParameterList& parameters,
   return result;
 }
 
-std::string where(const NonfiniteOrigin& origin) {
-  if (origin.operation.empty()) {
-    return "a value that is not finite";
-  }
-  const std::string within = origin.within.empty() ? "" : concat(" within ", origin.within);
-  const std::string scope = origin.scope.empty() ? "the top level" : origin.scope;
-  return concat(nonfinite_name(origin.value).value(), " from ", origin.operation, within,
-                origin.in_backward ? " (backward of " : " (", scope, ")");
+Replay traced(const ReplayPoint& point, const tensor::ParameterList& parameters, double scale,
+              const std::function<at::Tensor()>& loss) {
+  return replay(point, parameters, scale, loss, [&](const std::function<void()>& step) {
+    return find_nonfinite_origin(step, parameters);
+  });
 }
 
 }  // namespace
@@ -105,12 +81,13 @@ std::string_view to_string(SkipCause cause) {
 std::string describe(const SkipReason& reason) {
   switch (reason.cause) {
     case SkipCause::forward:
-      return concat(where(reason.origin), "; the loss is not finite, which no loss scale changes");
+      return concat(describe(reason.origin),
+                    "; the loss is not finite, which no loss scale changes");
     case SkipCause::backward:
-      return concat(where(reason.origin), ", then in the gradient of ", reason.parameter,
+      return concat(describe(reason.origin), ", then in the gradient of ", reason.parameter,
                     "; the backward pass overflows at scale 1 too");
     case SkipCause::scale:
-      return concat(where(reason.origin), ", then in the gradient of ", reason.parameter,
+      return concat(describe(reason.origin), ", then in the gradient of ", reason.parameter,
                     "; finite at scale 1, the loss scale was too large");
     case SkipCause::unseen:
       return "all is finite when the step runs again";
@@ -130,18 +107,27 @@ SkipReason find_skip_reason(const ReplayPoint& point, const tensor::ParameterLis
                             double scale, const std::function<at::Tensor()>& loss) {
   MANTISSA_CHECK(std::isfinite(scale) && scale > 0, InvalidArgument, "find_skip_reason: scale is ",
                  scale, "; pass that of the step");
-  const Replay plain = replay(point, parameters, 1, loss);
+  const Replay plain = traced(point, parameters, 1, loss);
   if (!plain.is_loss_finite) {
     return {SkipCause::forward, plain.origin, ""};
   }
   if (!plain.parameter.empty()) {
     return {SkipCause::backward, plain.origin, plain.parameter};
   }
-  const Replay scaled = scale == 1 ? plain : replay(point, parameters, scale, loss);
+  const Replay scaled = scale == 1 ? plain : traced(point, parameters, scale, loss);
   if (!scaled.parameter.empty()) {
     return {SkipCause::scale, scaled.origin, scaled.parameter};
   }
   return {SkipCause::unseen, {}, ""};
+}
+
+bool is_finite_step(const ReplayPoint& point, const tensor::ParameterList& parameters, double scale,
+                    const std::function<at::Tensor()>& loss) {
+  const Replay plain = replay(point, parameters, scale, loss, [](const auto& step) {
+    step();
+    return NonfiniteOrigin();
+  });
+  return plain.is_loss_finite && plain.parameter.empty();
 }
 
 }  // namespace mantissa::monitor

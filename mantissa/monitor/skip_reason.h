@@ -75,4 +75,9 @@ MANTISSA_API SkipReason find_skip_reason(const ReplayPoint& point,
                                          const tensor::ParameterList& parameters, double scale,
                                          const std::function<at::Tensor()>& loss);
 
+/// Runs the step once more, as find_skip_reason does but without looking at its calls: are loss and
+/// gradients finite at `scale`?
+MANTISSA_API bool is_finite_step(const ReplayPoint& point, const tensor::ParameterList& parameters,
+                                 double scale, const std::function<at::Tensor()>& loss);
+
 }  // namespace mantissa::monitor

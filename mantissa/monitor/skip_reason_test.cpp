@@ -44,8 +44,8 @@ TEST(SkipReason, ALossThatIsNotFiniteIsTheModels) {
   EXPECT_TRUE(is_model_fault(reason.cause));
   EXPECT_EQ(
       describe(reason),
-      "inf from aten::copy_ within aten::to (head); the loss is not finite, which no loss scale "
-      "changes");
+      "inf from aten::copy_ within aten::to in fp16 (head), whose src is 70000, from aten::full "
+      "(head); the loss is not finite, which no loss scale changes");
 }
 
 TEST(SkipReason, AnOverflowAtTheScaleOnlyIsTheScales) {
@@ -69,6 +69,15 @@ TEST(SkipReason, AnOverflowAtScaleOneTooIsOfTheBackwardPass) {
 TEST(SkipReason, AFiniteReplaySaysSo) {
   EXPECT_EQ(Model().reason(1).cause, SkipCause::unseen);
   EXPECT_EQ(Model().reason(2).cause, SkipCause::unseen);
+}
+
+TEST(SkipReason, AStepCanBeAskedWhetherItIsFinite) {
+  const auto is_finite = [](const Model& model, double scale) {
+    return is_finite_step(ReplayPoint(), model.parameters, scale, [&] { return model.loss(); });
+  };
+  EXPECT_FALSE(is_finite({.input = 70000}, 1));
+  EXPECT_TRUE(is_finite({.factor = 4}, 1));
+  EXPECT_FALSE(is_finite({.factor = 4}, 32768));
 }
 
 TEST(SkipReason, LeavesGradientsAndGeneratorAsTheyWere) {

@@ -1,6 +1,7 @@
 #include "mantissa/monitor/trace.h"
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -27,6 +28,7 @@ struct Frame : at::ObserverContext {
   bool is_label = false;
   bool is_node = false;
   Frame* outer = nullptr;
+  std::string thread_scope;  // of the thread when it began
   TracedCall call;
   std::unordered_map<const c10::TensorImpl*, at::Tensor> made;  // of a node, and not taken since
 };
@@ -56,16 +58,32 @@ void for_each_tensor(Values values, const Visit& visit) {
   }
 }
 
+// `MmBackward0`; of a function in C++, whose node LibTorch calls by its type, `LayerNormBackward`.
+std::string node_name(const std::string& name) {
+  const size_t type = name.find("CppNode<");
+  if (type == std::string::npos) {
+    return name;
+  }
+  const size_t end = name.rfind('>');
+  const size_t colon = name.rfind("::", end);
+  const size_t begin = colon == std::string::npos || colon < type ? type + 8 : colon + 2;
+  return name.substr(begin, end - begin) + "Backward";
+}
+
 bool makes_uninitialized(const std::string& name) {
   return name.find("empty") != std::string::npos || name.find("resize") != std::string::npos;
 }
 
-class Tracer {
- public:
-  explicit Tracer(const std::function<void(const TracedCall&)>& visit) : visit_(visit) {}
+}  // namespace
 
-  void begin(const at::RecordFunction& event, Frame& frame);
-  void end(const at::RecordFunction& event, Frame& frame);
+class Trace::Tracer {
+ public:
+  explicit Tracer(std::function<void(const TracedCall&)> visit) : visit_(std::move(visit)) {}
+
+  static std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& event);
+  static void on_end(const at::RecordFunction& event, at::ObserverContext* context);
+
+  static std::atomic<Tracer*> active;
 
   void rethrow() const {
     if (exception_) {
@@ -73,9 +91,12 @@ class Tracer {
     }
   }
 
+  double cost_s() const { return 1e-9 * static_cast<double>(cost_ns_.load()); }
+
   // RecordFunction logs what a callback throws and goes on.
   template <typename Work>
-  void keep_exception(const Work& work) {
+  void observe(const Work& work) {
+    const auto start = std::chrono::steady_clock::now();
     try {
       work();
     } catch (...) {
@@ -84,31 +105,37 @@ class Tracer {
         exception_ = std::current_exception();
       }
     }
+    const std::chrono::nanoseconds taken = std::chrono::steady_clock::now() - start;
+    cost_ns_ += taken.count();
   }
 
  private:
+  void begin(const at::RecordFunction& event, Frame& frame);
+  void end(const at::RecordFunction& event, Frame& frame);
   void begin_operation(const at::RecordFunction& event, Frame& frame);
   void begin_node(const at::RecordFunction& event, Frame& frame);
 
-  const std::function<void(const TracedCall&)>& visit_;
+  std::function<void(const TracedCall&)> visit_;
+  std::atomic<int64_t> cost_ns_ = 0;
   std::mutex mutex_;
   std::map<std::pair<uint64_t, int64_t>, std::string> scopes_;  // by thread and sequence number
   std::exception_ptr exception_;
 };
 
-std::atomic<Tracer*> active = nullptr;
+std::atomic<Trace::Tracer*> Trace::Tracer::active = nullptr;
 
-void Tracer::begin(const at::RecordFunction& event, Frame& frame) {
+void Trace::Tracer::begin(const at::RecordFunction& event, Frame& frame) {
   TracedCall& call = frame.call;
   call.name = event.name();
-  call.scope = tensor::current_scope();
+  call.scope = frame.thread_scope = tensor::current_scope();
   if (frame.outer != nullptr) {
     const Frame& outer = *frame.outer;
     call.in_backward = outer.call.in_backward;
     call.node = outer.is_node ? outer.call.name : outer.call.node;
     call.outer = outer.is_label ? outer.call.outer : &outer.call;
-    if (call.scope.empty()) {
-      call.scope = outer.call.scope;
+    call.after_node = outer.is_label ? outer.call.after_node : "";
+    if (frame.thread_scope == outer.thread_scope) {
+      call.scope = outer.call.scope;  // a node has that of its forward call
     }
   }
   if (event.scope() == at::RecordScope::BACKWARD_FUNCTION) {
@@ -125,23 +152,24 @@ void Tracer::begin(const at::RecordFunction& event, Frame& frame) {
   }
 }
 
-void Tracer::begin_node(const at::RecordFunction& event, Frame& frame) {
+void Trace::Tracer::begin_node(const at::RecordFunction& event, Frame& frame) {
   frame.is_node = true;
+  frame.call.name = node_name(event.name());
   frame.call.in_backward = true;
   frame.call.inputs.assign(event.inputs().begin(), event.inputs().end());
   const std::scoped_lock lock(mutex_);
   const auto found = scopes_.find({event.forwardThreadId(), event.seqNr()});
-  if (found != scopes_.end() && frame.call.scope.empty()) {
-    frame.call.scope = found->second;
+  if (found != scopes_.end()) {
+    frame.call.scope = found->second;  // not the one in which backward() was called
   }
 }
 
-void Tracer::begin_operation(const at::RecordFunction& event, Frame& frame) {
+void Trace::Tracer::begin_operation(const at::RecordFunction& event, Frame& frame) {
   TracedCall& call = frame.call;
   const auto& arguments = call.operation->schema().arguments();
   // Of a boxed call they are the whole stack.
   const Values inputs = Values(event.inputs().data(), event.inputs().size()).last(arguments.size());
-  if (!call.in_backward && event.seqNr() >= 0) {
+  if (event.seqNr() >= 0) {
     const std::scoped_lock lock(mutex_);
     scopes_[{event.threadId(), event.seqNr()}] = call.scope;
   }
@@ -167,7 +195,7 @@ void Tracer::begin_operation(const at::RecordFunction& event, Frame& frame) {
   }
 }
 
-void Tracer::end(const at::RecordFunction& event, Frame& frame) {
+void Trace::Tracer::end(const at::RecordFunction& event, Frame& frame) {
   if (frame.is_label) {
     return;
   }
@@ -175,6 +203,10 @@ void Tracer::end(const at::RecordFunction& event, Frame& frame) {
   if (frame.is_node) {
     for (const auto& [impl, tensor] : frame.made) {
       call.outputs.emplace_back(tensor);
+    }
+    if (frame.outer != nullptr && frame.outer->is_label) {
+      frame.outer->call.scope = call.scope;  // of what the engine does with the gradients
+      frame.outer->call.after_node = call.name;
     }
   } else {
     const Values results = event.outputs();
@@ -197,7 +229,7 @@ void Tracer::end(const at::RecordFunction& event, Frame& frame) {
   }
 }
 
-std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& event) {
+std::unique_ptr<at::ObserverContext> Trace::Tracer::on_begin(const at::RecordFunction& event) {
   Tracer* tracer = active;
   if (tracer == nullptr) {
     return nullptr;
@@ -205,57 +237,56 @@ std::unique_ptr<at::ObserverContext> on_begin(const at::RecordFunction& event) {
   auto frame = std::make_unique<Frame>();
   frame->outer = innermost;
   innermost = frame.get();
-  tracer->keep_exception([&] { tracer->begin(event, *frame); });
+  tracer->observe([&] { tracer->begin(event, *frame); });
   return frame;
 }
 
-void on_end(const at::RecordFunction& event, at::ObserverContext* context) {
+void Trace::Tracer::on_end(const at::RecordFunction& event, at::ObserverContext* context) {
   auto* frame = static_cast<Frame*>(context);
   if (frame == nullptr) {
     return;
   }
   innermost = frame->outer;
   if (Tracer* tracer = active) {
-    tracer->keep_exception([&] { tracer->end(event, *frame); });
+    tracer->observe([&] { tracer->end(event, *frame); });
   }
 }
 
-// Callbacks of this thread, which LibTorch hands on to the threads of its backward passes.
-class Observation {
- public:
-  explicit Observation(Tracer& tracer) {
-    Tracer* none = nullptr;
-    MANTISSA_CHECK(active.compare_exchange_strong(none, &tracer), InvalidArgument,
-                   "trace_calls: another step is being traced; trace one after the other");
-    handle_ = at::addThreadLocalCallback(
-        at::RecordFunctionCallback(on_begin, on_end)
-            .needsInputs(true)
-            .needsOutputs(true)
-            .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+Trace::Trace(std::function<void(const TracedCall&)> visit)
+    : tracer_(std::make_unique<Tracer>(std::move(visit))) {
+  Tracer* none = nullptr;
+  MANTISSA_CHECK(Tracer::active.compare_exchange_strong(none, tracer_.get()), InvalidArgument,
+                 "trace_calls: another step is being traced; trace one after the other");
+  // Of this thread; LibTorch hands it on to the threads of its backward passes.
+  handle_ = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(Tracer::on_begin, Tracer::on_end)
+          .needsInputs(true)
+          .needsOutputs(true)
+          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+}
+
+Trace::~Trace() { stop(); }
+
+void Trace::stop() {
+  if (handle_) {
+    at::removeCallback(*handle_);
+    handle_.reset();
+    Tracer::active = nullptr;
   }
+}
 
-  ~Observation() {
-    at::removeCallback(handle_);
-    active = nullptr;
-  }
+void Trace::finish() {
+  stop();
+  tracer_->rethrow();
+}
 
-  Observation(const Observation&) = delete;
-  Observation& operator=(const Observation&) = delete;
-
- private:
-  at::CallbackHandle handle_ = at::INVALID_CALLBACK_HANDLE;
-};
-
-}  // namespace
+double Trace::cost_s() const { return tracer_->cost_s(); }
 
 void trace_calls(const std::function<void()>& step,
                  const std::function<void(const TracedCall&)>& visit) {
-  Tracer tracer(visit);
-  {
-    const Observation observation(tracer);
-    step();
-  }
-  tracer.rethrow();
+  Trace trace(visit);
+  step();
+  trace.finish();
 }
 
 }  // namespace mantissa::monitor

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +22,7 @@ struct TracedCall {
   std::string scope;  // tensor::Scope of the call; in the backward pass that of the forward call
   bool in_backward = false;
   std::string node;                   // in which the operation runs; empty outside of any
+  std::string after_node = {};        // whose gradients the engine sums or adds with it
   const TracedCall* outer = nullptr;  // the call that made this one, valid during the visit
 
   /// The arguments of the schema. A tensor that the operation writes into is a copy from before.
@@ -37,17 +40,41 @@ struct TracedCall {
   bool is_recast = false;
 };
 
-/// Runs `step` and visits every call that it makes through LibTorch's dispatcher, on this thread
-/// and on those of its backward pass, inner calls first. A call comes with the formats in which its
-/// kernel runs.
+/// Visits every call that is made through LibTorch's dispatcher for as long as it lives, on this
+/// thread and on those of its backward passes, inner calls first. A call comes with the formats in
+/// which its kernel runs.
 ///
 /// It observes with at::RecordFunction rather than with a boxed fallback on a dispatch key: no key
 /// is taken, nothing is redispatched so the step computes what it computes untraced, calls above
 /// and below autograd are both seen, and nodes come with the number that leads to their forward
 /// call. What kernels do without the dispatcher is not seen. `visit` may call operations, which run
-/// without autograd and autocast and are not traced; two visits never run at once.
-///
-/// Rethrows what `step` and `visit` throw. Throws InvalidArgument while another step is traced.
+/// without autograd and autocast and are not traced; two visits never run at once. It ends in the
+/// thread that it began in. What ends later than it is not visited.
+class MANTISSA_API Trace {
+ public:
+  /// Throws InvalidArgument while another trace lives.
+  explicit Trace(std::function<void(const TracedCall&)> visit);
+  ~Trace();
+
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  /// Ends it, and rethrows what a visit threw; nothing was visited after that.
+  void finish();
+
+  /// Time that it and its visits took so far.
+  double cost_s() const;
+
+ private:
+  class Tracer;
+
+  void stop();
+
+  std::unique_ptr<Tracer> tracer_;
+  std::optional<uint64_t> handle_;  // of the callback, while it observes
+};
+
+/// A Trace over one call of `step`. Rethrows what `step` and `visit` throw.
 MANTISSA_API void trace_calls(const std::function<void()>& step,
                               const std::function<void(const TracedCall&)>& visit);
 

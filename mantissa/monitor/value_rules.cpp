@@ -287,8 +287,8 @@ Hits check_repeated_index(const TracedCall& call, const LintOptions& /*options*/
 }
 
 Hits check_lost_update(const TracedCall& call, const LintOptions& /*options*/) {
-  constexpr std::array<std::string_view, 5> kUpdates = {
-      "aten::add_", "aten::sub_", "aten::addcmul_", "aten::addcdiv_", "aten::lerp_"};
+  constexpr std::array<std::string_view, 6> kUpdates = {
+      "aten::add_", "aten::sub_", "aten::mul_", "aten::addcmul_", "aten::addcdiv_", "aten::lerp_"};
   const at::Tensor after = result(call);
   const auto format = format_16bit(after);
   if (call.in_backward || !format || !is_readable(after) || !contains(kUpdates, call.name)) {

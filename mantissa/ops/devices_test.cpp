@@ -26,6 +26,9 @@
 #include "mantissa/ops/adamw.h"
 #include "mantissa/ops/cuda/kernels_on_host.h"
 #include "mantissa/ops/device_kernels.h"
+#include "mantissa/ops/dropout.h"
+#include "mantissa/ops/ema.h"
+#include "mantissa/ops/embedding.h"
 #include "mantissa/ops/gradient_pass.h"
 #include "mantissa/ops/linear_cross_entropy.h"
 #include "mantissa/ops/norm.h"
@@ -467,6 +470,39 @@ TEST_P(Devices, RotaryAttentionIsThatOfTheCpu) {
     expect_as_on_cpu(
         {at::randn({2, 11, 3, 2, 8})}, device(), 24,
         [causal](const std::vector<Tensor>& a) { return rotary_attention(a[0], 1e4, causal); });
+  }
+}
+
+TEST_P(Devices, EmbeddingIsThatOfTheCpu) {
+  at::manual_seed(35);
+  const Tensor indices = at::randint(5, {4, 9}, at::kLong);
+  expect_as_on_cpu({at::randn({5, 12}), indices}, device(), 16,
+                   [](const std::vector<Tensor>& a) { return ops::embedding(a[0], a[1], 2); });
+}
+
+// The mask does not depend on the device: what is dropped is zero in both.
+TEST_P(Devices, DropoutIsThatOfTheCpu) {
+  at::manual_seed(36);
+  expect_as_on_cpu({at::randn({6, 37}), at::randn({6, 37})}, device(), 4,
+                   [](const std::vector<Tensor>& a) {
+                     at::manual_seed(7);
+                     return ops::dropout_add(a[0], a[1], 0.3);
+                   });
+  at::manual_seed(7);
+  const Tensor here = ops::dropout(at::ones({500}), 0.3);
+  at::manual_seed(7);
+  EXPECT_TRUE(at::equal(ops::dropout(at::ones({500}).to(device()), 0.3).cpu(), here));
+}
+
+TEST_P(Devices, AveragesAreBitForBitTheReference) {
+  at::manual_seed(38);
+  for (const Form& form : kForms) {
+    const WeightUpdate weight = weight_of(form, at::randn({129}), at::randn({129}));
+    const Tensor shadow = at::randn({129});
+    const Tensor moved_shadow = there(shadow);
+    ema_reference_({{weight, shadow}}, 0.99);
+    ema_composed_({{moved(weight, device()), moved_shadow}}, scalar(1 - 0.99));
+    EXPECT_TRUE(at::equal(moved_shadow.cpu(), shadow));
   }
 }
 

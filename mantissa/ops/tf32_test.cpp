@@ -97,9 +97,10 @@ TEST(RoundToTf32, RefusesOtherDtypes) {
 }
 
 TEST_F(Tf32Emulation, ProductsAreThoseOfRoundedFactorsAndUnroundedAddends) {
-  const Tensor a = at::randn({9, 40});
-  const Tensor b = at::randn({40, 7});
-  const Tensor c = at::randn({9, 7});
+  // Integers, of which those above 2^11 are rounded: their FP32 sums are exact in every order.
+  const Tensor a = at::randint(-8191, 8192, {9, 40}).to(at::kFloat);
+  const Tensor b = at::randint(-9, 10, {40, 7}).to(at::kFloat);
+  const Tensor c = at::randint(-8191, 8192, {9, 7}).to(at::kFloat);
   const Tensor expected = at::addmm(c, round_to_tf32(a), round_to_tf32(b));
   const Tensor plain = at::addmm(c, a, b);
   {

@@ -51,6 +51,8 @@ void each_field(Self& self, Visit visit) {
     visit("path", self.path);
     visit("size_bytes", self.size_bytes);
     visit("write_time_s", self.write_time_s);
+    visit("peak_bytes", self.peak_bytes);
+    visit("peak_holders", self.peak_holders);
   } else if constexpr (std::is_same_v<Type, Message>) {
     visit("step", self.step);
     visit("level", self.level);
@@ -73,6 +75,25 @@ void each_field(Self& self, Visit visit) {
     visit("policy", self.policy);
     visit("allocator", self.allocator);
     visit("stopped_by", self.stopped_by);
+  } else if constexpr (std::is_same_v<Type, ValueRange>) {
+    visit("kind", self.kind);
+    visit("scope", self.scope);
+    visit("name", self.name);
+    visit("format", self.format);
+    visit("count", self.count);
+    visit("zeros", self.zeros);
+    visit("nan", self.nan);
+    visit("positive_infinity", self.positive_infinity);
+    visit("negative_infinity", self.negative_infinity);
+    visit("smallest", self.smallest);
+    visit("largest", self.largest);
+    visit("first_exponent", self.first_exponent);
+    visit("exponents", self.exponents);
+    visit("narrow", self.narrow);
+  } else if constexpr (std::is_same_v<Type, Ranges>) {
+    visit("step", self.step);
+    visit("scale", self.scale);
+    visit("values", self.values);
   } else {
     static_assert(std::is_same_v<Type, RunEnd>);
     visit("summary", self.summary);
@@ -82,6 +103,12 @@ void each_field(Self& self, Visit visit) {
 // Keys that earlier records lack, or that stay away where there is nothing to say.
 constexpr std::string_view kLaterKeys[] = {"bytes_per_param", "peak_holders", "allocator",
                                            "gradients"};
+
+template <typename Type>
+bool is_later(std::string_view key) {
+  return std::ranges::count(kLaterKeys, key) > 0 ||
+         (std::is_same_v<Type, CheckpointSaved> && key == "peak_bytes");
+}
 
 constexpr int64_t kMostDepth = 32;  // of objects in one another; the parser's stack has an end
 
@@ -104,8 +131,8 @@ int64_t depth_of(std::string_view line) {
 }
 
 // By position in Event.
-constexpr const char* kTypes[] = {"run_start",        "step",    "evaluation",
-                                  "checkpoint_saved", "message", "run_end"};
+constexpr const char* kTypes[] = {"run_start", "step",    "evaluation", "checkpoint_saved",
+                                  "message",   "run_end", "ranges"};
 static_assert(std::size(kTypes) == std::variant_size_v<Event>);
 
 ordered_json json_of(double value) {
@@ -125,9 +152,11 @@ ordered_json json_of(const ParameterNumbers& numbers) {
   return result;
 }
 
+ordered_json json_of(const std::vector<ValueRange>& values);
+
 template <typename Value>
 ordered_json json_of(const Value& value) {
-  if constexpr (std::is_same_v<Value, Summary>) {
+  if constexpr (std::is_same_v<Value, Summary> || std::is_same_v<Value, ValueRange>) {
     ordered_json result;
     each_field(value, [&](const char* key, const auto& field) { result[key] = json_of(field); });
     return result;
@@ -136,9 +165,18 @@ ordered_json json_of(const Value& value) {
   }
 }
 
+ordered_json json_of(const std::vector<ValueRange>& values) {
+  ordered_json result = ordered_json::array();
+  for (const ValueRange& value : values) {
+    result.push_back(json_of(value));
+  }
+  return result;
+}
+
 template <typename Value>
 bool is_left_out(const Value& value) {
-  if constexpr (std::is_same_v<Value, ParameterNumbers>) {
+  if constexpr (std::is_same_v<Value, ParameterNumbers> ||
+                std::is_same_v<Value, std::map<std::string, int64_t>>) {
     return value.empty();
   }
   return false;
@@ -146,6 +184,12 @@ bool is_left_out(const Value& value) {
 
 std::string dump(const ordered_json& json) {
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+bool is_int64(const ordered_json& value) {
+  return value.is_number_integer() &&
+         (!value.is_number_unsigned() ||
+          value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()});
 }
 
 // Reads the fields of one line; every complaint begins with `where`.
@@ -157,7 +201,7 @@ class LineReader {
   Type read() const {
     Type result;
     each_field(result, [this](const char* key, auto& field) {
-      if (json_.contains(key) || std::ranges::count(kLaterKeys, key) == 0) {
+      if (json_.contains(key) || !is_later<Type>(key)) {
         this->get(key, field);
       }
     });
@@ -165,12 +209,8 @@ class LineReader {
   }
 
   void get(const char* key, int64_t& field) const {
-    const ordered_json& value = at(key);
-    require(value.is_number_integer() &&
-                (!value.is_number_unsigned() ||
-                 value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()}),
-            key, "an integer of 64 bits");
-    field = value.get<int64_t>();
+    require(is_int64(at(key)), key, "an integer of 64 bits");
+    field = at(key).get<int64_t>();
   }
 
   void get(const char* key, double& field) const {
@@ -202,6 +242,24 @@ class LineReader {
     const LineReader inner(at(key), where_);
     for (const auto& [name, value] : at(key).items()) {
       inner.get(name.c_str(), field[name]);
+    }
+  }
+
+  void get(const char* key, std::vector<int64_t>& field) const {
+    require(at(key).is_array(), key, "an array");
+    field.reserve(at(key).size());
+    for (const ordered_json& element : at(key)) {
+      require(is_int64(element), key, "an array of integers of 64 bits");
+      field.push_back(element.get<int64_t>());
+    }
+  }
+
+  void get(const char* key, std::vector<ValueRange>& field) const {
+    require(at(key).is_array(), key, "an array");
+    field.reserve(at(key).size());
+    for (const ordered_json& element : at(key)) {
+      require(element.is_object(), key, "an array of objects");
+      field.push_back(LineReader(element, where_).read<ValueRange>());
     }
   }
 

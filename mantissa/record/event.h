@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "mantissa/base/api.h"
 
@@ -51,6 +52,8 @@ struct CheckpointSaved {
   std::string path;
   int64_t size_bytes = 0;
   double write_time_s = 0;
+  std::map<std::string, int64_t> peak_bytes = {};    // as in Summary, of the run until then
+  std::map<std::string, int64_t> peak_holders = {};  // likewise
 };
 
 enum class Level { info, warning };
@@ -59,6 +62,35 @@ struct Message {
   int64_t step = 0;  // the last one done
   Level level = Level::info;
   std::string text;
+};
+
+/// Magnitudes of the values of one kind and place, in one step.
+struct ValueRange {
+  std::string kind;    // activation, gradient, weight or update
+  std::string scope;   // of the model
+  std::string name;    // of the operation, backward node or parameter
+  std::string format;  // in which they were
+  int64_t count = 0;
+  int64_t zeros = 0;
+  int64_t nan = 0;
+  int64_t positive_infinity = 0;
+  int64_t negative_infinity = 0;
+  double smallest = 0;  // magnitude of finite ones that are not 0
+  double largest = 0;   // of finite ones
+  int64_t first_exponent = 0;
+  std::vector<int64_t> exponents;  // [i]: how many from 2^(first_exponent + i) to the next power
+  // By format, how many of the finite ones become `zero`, `subnormal`, `overflow` by rounding to
+  // it.
+  std::map<std::string, std::map<std::string, int64_t>> narrow;
+
+  bool operator==(const ValueRange&) const = default;
+};
+
+/// All values of one step.
+struct Ranges {
+  int64_t step = 0;
+  double scale = 1;  // of the loss, and so of gradients
+  std::vector<ValueRange> values;
 };
 
 /// What a run came to; `mantissa train --json` prints it.
@@ -88,7 +120,7 @@ struct RunEnd {
   Summary summary;
 };
 
-using Event = std::variant<RunStart, Step, Evaluation, CheckpointSaved, Message, RunEnd>;
+using Event = std::variant<RunStart, Step, Evaluation, CheckpointSaved, Message, RunEnd, Ranges>;
 
 /// A line of a record.
 struct Entry {

@@ -37,6 +37,23 @@ Summary example_summary() {
           .stopped_by = "patience"};
 }
 
+ValueRange example_range() {
+  return {.kind = "gradient",
+          .scope = "blocks.0",
+          .name = "MmBackward0",
+          .format = "fp16",
+          .count = 100,
+          .zeros = 3,
+          .nan = 1,
+          .positive_infinity = 2,
+          .negative_infinity = 4,
+          .smallest = 0x1p-24,
+          .largest = 60000,
+          .first_exponent = -24,
+          .exponents = {7, 0, int64_t{1} << 40},
+          .narrow = {{"fp16", {{"zero", 5}, {"subnormal", 6}, {"overflow", 7}}}}};
+}
+
 std::vector<Entry> one_of_each() {
   return {
       {1.5, RunStart{"[train]\nsteps = 3\n", {{"torch", "2.13.0"}}, "EPYC \"7763\"", 40}},
@@ -53,9 +70,12 @@ std::vector<Entry> one_of_each() {
                   int64_t{1} << 40,
                   {{"w", {{"norm", kInf}, {"fp16_zero", 0.25}}}, {"b", {{"norm", 0}}}}}},
       {3, Evaluation{13, 1.9, 1.3}},
-      {4, CheckpointSaved{14, "runs/a/step-14", 123456, 0.5}},
+      {4,
+       CheckpointSaved{
+           14, "runs/a/step-14", 123456, 0.5, {{"weights", 400}}, {{"weights blocks.0", 200}}}},
       {5, Message{15, Level::warning, "two\nlines"}},
       {6, RunEnd{example_summary()}},
+      {7, Ranges{16, 1024, {example_range(), {}}}},
   };
 }
 
@@ -82,6 +102,17 @@ TEST(Event, IsOneLineThatReadsWell) {
   }
 }
 
+TEST(Event, ACheckpointOfAnEarlierMantissaHasNoPeak) {
+  const std::string line = to_json(Entry{0, CheckpointSaved{1, "step-1", 2, 3}});
+  EXPECT_EQ(line.find("peak"), std::string::npos) << line;
+  EXPECT_TRUE(std::get<CheckpointSaved>(from_json(line).event).peak_bytes.empty());
+  // Of a step and of a summary it is no later key.
+  std::string step = to_json(Entry{0, Step{}});
+  const std::string peak = R"(,"peak_bytes":0)";
+  step.erase(step.find(peak), peak.size());
+  EXPECT_NE(message_of(step).find("key \"peak_bytes\" is missing"), std::string::npos);
+}
+
 TEST(Event, AStepWithoutStatisticsOfGradientsHasNoKeyForThem) {
   EXPECT_EQ(to_json(Entry{0, Step{}}).find("gradients"), std::string::npos);
   const std::string line = to_json(Entry{0, Step{.gradients = {{"w", {{"norm", kInf}}}}}});
@@ -103,6 +134,9 @@ TEST(Event, EveryKindReadsBackWithAllItsFields) {
   EXPECT_EQ(std::get<Step>(step.event).grad_norm, 0.75);
   EXPECT_TRUE(std::get<Step>(step.event).skipped);
   EXPECT_EQ(std::get<Step>(step.event).peak_bytes, int64_t{1} << 40);
+  const Entry ranges = from_json(to_json(one_of_each()[6]));
+  EXPECT_EQ(std::get<Ranges>(ranges.event).values.at(0), example_range());
+  EXPECT_EQ(std::get<Ranges>(ranges.event).values.at(1), ValueRange());
   const Entry end = from_json(to_json(one_of_each()[5]));
   EXPECT_EQ(std::get<RunEnd>(end.event).summary, example_summary());
 }
@@ -158,6 +192,11 @@ TEST(Event, DamageIsNamed) {
             where + "\"bits_per_base\" is \"big\", not a number" + advice);
   EXPECT_EQ(message_of(R"({"schema":1,"time_s":0,"type":"message","step":1,"level":3,"text":""})"),
             where + "\"level\" is 3, not \"info\" or \"warning\"" + advice);
+  const std::string ranges =
+      R"({"schema":1,"time_s":0,"type":"ranges","step":1,"scale":1,"values":)";
+  EXPECT_EQ(message_of(ranges + "3}"), where + "\"values\" is 3, not an array" + advice);
+  EXPECT_EQ(message_of(ranges + "[3]}"),
+            where + "\"values\" is [3], not an array of objects" + advice);
 }
 
 TEST(Event, DeepNestingIsRefusedBeforeItIsParsed) {
@@ -225,6 +264,7 @@ TEST(Summary, OfAnEarlierRecordLacksTheLaterKeys) {
 TEST(Event, StepOfThoseThatHaveOne) {
   EXPECT_EQ(step_of(Step{.step = 3}), 3);
   EXPECT_EQ(step_of(Message{.step = 4}), 4);
+  EXPECT_EQ(step_of(Ranges{.step = 5}), 5);
   EXPECT_EQ(step_of(RunStart{}), -1);
   EXPECT_EQ(step_of(RunEnd{}), -1);
 }

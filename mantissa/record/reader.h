@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "mantissa/base/api.h"
@@ -18,5 +19,10 @@ struct Reading {
 /// Throws IoError when the file cannot be read, and Corruption with the number of the line when one
 /// that has an end is damaged.
 MANTISSA_API Reading read(const std::filesystem::path& path, FileSystem& files = posix_files());
+
+/// Throws Corruption for entries that no run writes: none at all, an event before the first
+/// run_start, a step that does not come after the one before it. Begins with `where`, which names
+/// the record.
+MANTISSA_API void require_possible(const std::vector<Entry>& entries, const std::string& where);
 
 }  // namespace mantissa::record

@@ -57,6 +57,30 @@ TEST(Reader, ABadLineWithAnEndIsNamedByItsNumber) {
   EXPECT_THROW((void)read_bytes("\n"), Corruption);
 }
 
+TEST(Reader, ContentsThatNoRunWritesAreImpossible) {
+  const Entry start{0, RunStart{}};
+  const auto step = [](int64_t number) { return Entry{0, Step{.step = number}}; };
+  const auto error = [](const std::vector<Entry>& entries) -> std::string {
+    try {
+      require_possible(entries, "record r");
+    } catch (const Corruption& corruption) {
+      return corruption.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error({start}), "");
+  EXPECT_EQ(error({start, step(1), step(2), start, step(3)}), "");
+  EXPECT_EQ(error({start, step(3)}), "");  // its first lines were lost, and the run went on
+  EXPECT_EQ(error({}), "record r: has no line; name a run that has begun");
+  EXPECT_EQ(error({step(1)}),
+            "record r: line 1: is no run_start, with which the record of a run begins; lines were "
+            "cut off or mixed: put the whole file back");
+  EXPECT_EQ(error({start, step(1), step(2), start, step(2)}),
+            "record r: line 5: step 2 comes after step 2, and a run does each once; lines of two "
+            "records were mixed: put the file back");
+  EXPECT_NE(error({start, step(0)}).find("step 0 comes after step 0"), std::string::npos);
+}
+
 TEST(Reader, AMissingFileIsAnIoError) {
   MemoryFiles files;
   EXPECT_THROW((void)read("/r", files), IoError);

@@ -1,6 +1,7 @@
 #include "mantissa/record/tensorboard.h"
 
 #include <bit>
+#include <cmath>
 #include <string_view>
 
 #include "mantissa/base/checksum.h"
@@ -10,7 +11,10 @@
 //   uint64 length | uint32 masked CRC-32C of these 8 bytes | data | uint32 masked CRC-32C of data
 // all little-endian. Data is a protocol buffer Event (tensorflow/core/util/event.proto):
 //   1 double wall_time | 2 int64 step | 3 string file_version, or 5 Summary
-//   Summary: repeated 1 Value;  Value: 1 string tag | 2 float simple_value
+//   Summary: repeated 1 Value;  Value: 1 string tag | 2 float simple_value, or 5 HistogramProto
+//   HistogramProto (tensorflow/core/framework/summary.proto): 1 double min | 2 double max |
+//   3 double num | 4 double sum | 5 double sum_squares | 6 packed double bucket_limit |
+//   7 packed double bucket
 namespace mantissa::record {
 namespace {
 
@@ -64,6 +68,42 @@ std::string framed(std::string_view data) {
   return record;
 }
 
+void put_double(std::string& out, uint32_t number, double value) {
+  put_key(out, number, kFixed64);
+  put_little_endian(out, std::bit_cast<uint64_t>(value));
+}
+
+// Of log2 of the magnitudes that are finite and not 0; sums take the middle of each exponent.
+std::string histogram_of(const ValueRange& range) {
+  double num = 0;
+  double sum = 0;
+  double sum_squares = 0;
+  std::string limits;
+  std::string buckets;
+  for (size_t i = 0; i < range.exponents.size(); ++i) {
+    const double low = static_cast<double>(range.first_exponent) + static_cast<double>(i);
+    const auto count = static_cast<double>(range.exponents[i]);
+    num += count;
+    sum += count * (low + 0.5);
+    sum_squares += count * (low + 0.5) * (low + 0.5);
+    put_little_endian(limits, std::bit_cast<uint64_t>(low + 1));
+    put_little_endian(buckets, std::bit_cast<uint64_t>(count));
+  }
+  std::string histogram;
+  put_double(histogram, 1, std::log2(range.smallest));
+  put_double(histogram, 2, std::log2(range.largest));
+  put_double(histogram, 3, num);
+  put_double(histogram, 4, sum);
+  put_double(histogram, 5, sum_squares);
+  put_bytes(histogram, 6, limits);
+  put_bytes(histogram, 7, buckets);
+  return histogram;
+}
+
+std::string tag_of(const ValueRange& range) {
+  return range.kind + "/" + (range.scope.empty() ? "" : range.scope + "/") + range.name;
+}
+
 OutputFile replaced(const std::filesystem::path& path, FileSystem& files) {
   MANTISSA_CHECK(path.filename().string().find("tfevents") != std::string::npos, InvalidArgument,
                  "tensorboard: file name \"", path.filename().string(),
@@ -99,7 +139,22 @@ void TensorBoardWriter::append(const Entry& entry) {
     scalars(evaluation->step, entry.time_s,
             {{"validation/bits_per_base", evaluation->bits_per_base},
              {"validation/loss", evaluation->loss}});
+  } else if (const Ranges* ranges = std::get_if<Ranges>(&entry.event)) {
+    histograms(*ranges, entry.time_s);
   }
+}
+
+void TensorBoardWriter::histograms(const Ranges& ranges, double time_s) {
+  std::string summary;
+  for (const ValueRange& range : ranges.values) {
+    if (!range.exponents.empty()) {
+      std::string value;
+      put_bytes(value, 1, tag_of(range));
+      put_bytes(value, 5, histogram_of(range));
+      put_bytes(summary, 1, value);
+    }
+  }
+  write_summary(ranges.step, time_s, summary);
 }
 
 void TensorBoardWriter::scalars(int64_t step, double time_s,
@@ -112,6 +167,10 @@ void TensorBoardWriter::scalars(int64_t step, double time_s,
     put_little_endian(value, std::bit_cast<uint32_t>(static_cast<float>(number)));
     put_bytes(summary, 1, value);
   }
+  write_summary(step, time_s, summary);
+}
+
+void TensorBoardWriter::write_summary(int64_t step, double time_s, const std::string& summary) {
   std::string event = event_header(time_s, step);
   put_bytes(event, 5, summary);
   file_.write_whole(framed(event));

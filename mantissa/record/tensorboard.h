@@ -28,7 +28,8 @@ class MANTISSA_API TensorBoardWriter {
   TensorBoardWriter& operator=(TensorBoardWriter&&) noexcept = default;
 
   /// The numbers of a step as `train/<key>` and of an evaluation as `validation/<key>`, with the
-  /// keys of the record; other events have no curves.
+  /// keys of the record; ranges as histograms `<kind>/<scope>/<name>` of log2 of the magnitudes.
+  /// Other events have no curves.
   void append(const Entry& entry);
 
   /// Points of several curves: tag and value. The format keeps values in FP32.
@@ -36,6 +37,9 @@ class MANTISSA_API TensorBoardWriter {
                const std::vector<std::pair<std::string, double>>& values);
 
  private:
+  void histograms(const Ranges& ranges, double time_s);
+  void write_summary(int64_t step, double time_s, const std::string& summary);
+
   OutputFile file_;
 };
 

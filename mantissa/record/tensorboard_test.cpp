@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -20,11 +21,18 @@ namespace {
 constexpr const char* kPath = "/events.out.tfevents.0.mantissa";
 
 // A decoder of its own, from the published format, which shares no code with the writer.
+struct Histogram {
+  std::map<uint64_t, double> numbers;  // by field: min, max, num, sum, sum_squares
+  std::vector<double> limits;
+  std::vector<double> counts;
+};
+
 struct Point {
   double time_s = 0;
   int64_t step = 0;
   std::string version;
   std::map<std::string, float> values;
+  std::map<std::string, Histogram> histograms;
 };
 
 class Decoder {
@@ -68,6 +76,32 @@ uint32_t unmasked(uint32_t masked) {
   return rotated >> 17 | rotated << 15;
 }
 
+std::vector<double> doubles(std::string_view bytes) {
+  Decoder decoder(bytes);
+  std::vector<double> values;
+  while (!decoder.done()) {
+    values.push_back(decoder.fixed<double>());
+  }
+  return values;
+}
+
+Histogram decode_histogram(std::string_view bytes) {
+  Decoder decoder(bytes);
+  Histogram histogram;
+  while (!decoder.done()) {
+    const uint64_t key = decoder.varint();
+    if (key == (6 << 3 | 2)) {
+      histogram.limits = doubles(decoder.take(decoder.varint()));
+    } else if (key == (7 << 3 | 2)) {
+      histogram.counts = doubles(decoder.take(decoder.varint()));
+    } else {
+      EXPECT_EQ(key & 7, 1U) << "a double";
+      histogram.numbers[key >> 3] = decoder.fixed<double>();
+    }
+  }
+  return histogram;
+}
+
 void decode_value(std::string_view bytes, Point& point) {
   Decoder decoder(bytes);
   std::string tag;
@@ -78,6 +112,9 @@ void decode_value(std::string_view bytes, Point& point) {
         break;
       case 2 << 3 | 5:
         point.values[tag] = decoder.fixed<float>();
+        break;
+      case 5 << 3 | 2:
+        point.histograms[tag] = decode_histogram(decoder.take(decoder.varint()));
         break;
       default:
         FAIL() << "unknown field of Value";
@@ -159,6 +196,28 @@ TEST(TensorBoard, WhatIsWrittenIsDecoded) {
   EXPECT_EQ(points[1].values.at("train/skipped"), 1.0F);
   EXPECT_EQ(points[2].step, 301);
   EXPECT_EQ(points[2].values.at("validation/bits_per_base"), 1.9F);
+}
+
+// Of log2 of magnitudes: 3 values from 2^-2 to 2^-1, 5 from 1 to 2.
+TEST(TensorBoard, RangesAreHistogramsOfTheirExponents) {
+  MemoryFiles files;
+  TensorBoardWriter writer(kPath, 0, files);
+  ValueRange range{.kind = "weight", .scope = "blocks.0", .name = "w"};
+  range.smallest = 0.25;
+  range.largest = 1;
+  range.first_exponent = -2;
+  range.exponents = {3, 0, 5};
+  const ValueRange none{.kind = "update", .scope = "", .name = "w"};
+  writer.append({1, Ranges{7, 1, {range, none}}});
+  const Point point = decode(files.bytes(kPath)).at(1);
+  EXPECT_EQ(point.step, 7);
+  ASSERT_EQ(point.histograms.size(), 1U) << "zeros alone have no exponents";
+  const Histogram& histogram = point.histograms.at("weight/blocks.0/w");
+  EXPECT_EQ(histogram.limits, (std::vector<double>{-1, 0, 1}));
+  EXPECT_EQ(histogram.counts, (std::vector<double>{3, 0, 5}));
+  EXPECT_EQ(histogram.numbers,
+            (std::map<uint64_t, double>{
+                {1, -2}, {2, 0}, {3, 8}, {4, 3 * -1.5 + 5 * 0.5}, {5, 3 * 2.25 + 5 * 0.25}}));
 }
 
 TEST(TensorBoard, LargeStepsAndNonFiniteValuesSurvive) {

@@ -101,6 +101,14 @@ ordered_json json_of(const LineChart& chart) {
   json["scale"] = name_of(chart.scale);
   json["quantity"] = name_of(chart.quantity);
   json["lines"] = array_of(chart.lines, [](const Line& line) { return json_of(line); });
+  if (!chart.spans.empty()) {
+    json["spans"] = array_of(chart.spans, [](const Span& span) {
+      return ordered_json{{"name", span.name},
+                          {"low", json_of(span.low)},
+                          {"full", json_of(span.full)},
+                          {"high", json_of(span.high)}};
+    });
+  }
   return json;
 }
 

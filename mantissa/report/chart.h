@@ -41,6 +41,14 @@ struct Line {
   std::vector<Point> points;  // x does not fall
 };
 
+/// A part of the axis `x`, drawn as a bar above the lines, paler from `low` to `full`.
+struct Span {
+  std::string name;
+  double low = 0;
+  double full = 0;
+  double high = 0;
+};
+
 /// Lines over `x`, mostly the step.
 struct LineChart {
   std::string id;  // letters and hyphens; unique in a report
@@ -51,6 +59,7 @@ struct LineChart {
   Scale scale = Scale::linear;
   Quantity quantity = Quantity::number;
   std::vector<Line> lines;
+  std::vector<Span> spans = {};
 };
 
 struct BarPart {

@@ -21,7 +21,7 @@ class CommandTest : public ::testing::Test {
  protected:
   CommandTest() {
     const auto example = example_run("a", "bf16", 1);
-    std::string lines;
+    std::string lines = record::to_json({1.0, example.starts.front()}) + "\n";
     for (const record::Step& step : example.steps) {
       lines += record::to_json({1.0, step}) + "\n";
     }

@@ -60,6 +60,7 @@ struct Sorter {
     run.checkpoints.push_back(std::move(event));
   }
   void operator()(record::Message event) const { run.messages.push_back(std::move(event)); }
+  void operator()(record::Ranges event) const { run.ranges.push_back(std::move(event)); }
   void operator()(record::RunEnd event) const { run.summary = std::move(event.summary); }
 };
 
@@ -69,8 +70,7 @@ Run read_run(const path& file, FileSystem& files, std::vector<std::string>& warn
     warnings.push_back(concat("record ", file.string(), ": the last line, ", reading.dropped_bytes,
                               " bytes, has no end and is left out; the run was killed or goes on"));
   }
-  MANTISSA_CHECK(!reading.entries.empty(), Corruption, "record ", file.string(),
-                 ": has no line; name a run that has begun");
+  record::require_possible(reading.entries, concat("record ", file.string()));
   Run run;
   run.record = file;
   run.started_s = reading.entries.front().time_s;

@@ -24,6 +24,7 @@ struct Run {
   std::vector<record::Evaluation> evaluations;
   std::vector<record::CheckpointSaved> checkpoints;
   std::vector<record::Message> messages;
+  std::vector<record::Ranges> ranges;
   std::optional<record::Summary> summary;  // none: it goes on, or was killed
 
   /// Of the run file that it started with last, as `section.key`; all but texts as TOML writes
@@ -38,7 +39,7 @@ struct Runs {
 
 /// Reads what each path names: a record, the folder of a run, or a folder of such folders (what
 /// `mantissa compare --out` names). Throws IoError for what is not there, Corruption for a record
-/// that is damaged or has no line, Unsupported for one of a later schema, and InvalidArgument for a
+/// that is damaged or impossible (record/reader.h), Unsupported for one of a later schema, and InvalidArgument for a
 /// run that is named twice.
 MANTISSA_API Runs read_runs(const std::vector<std::filesystem::path>& paths,
                             FileSystem& files = posix_files());

@@ -45,6 +45,7 @@ MANTISSA_API Section memory_section(const Material& material);
 MANTISSA_API Section scale_section(const Material& material);
 MANTISSA_API Section optimizer_section(const Material& material);
 MANTISSA_API Section gradients_section(const Material& material);
+MANTISSA_API Section ranges_section(const Material& material);
 MANTISSA_API Section messages_section(const Material& material);
 MANTISSA_API Section reproduction_section(const Material& material);
 

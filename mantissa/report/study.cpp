@@ -30,13 +30,6 @@ double median_or_unknown(const std::vector<double>& values) {
   return values.empty() ? kNotKnown : median(values);
 }
 
-Estimate estimate_of(const std::vector<double>& samples) {
-  if (samples.size() < kLeastForInterval) {
-    return {median_or_unknown(samples), kNotKnown, kNotKnown};
-  }
-  return bootstrap_median(samples, kBootstrapSeed);
-}
-
 int64_t warmup_steps(const Slice& slice) { return std::min<int64_t>(5, slice.steps() / 2); }
 
 using StepTimes = std::map<int64_t, double>;
@@ -70,9 +63,10 @@ Slices slices_of(const Slices& slices, const std::string& arm, int64_t seed) {
 class RunAnalysis {
  public:
   RunAnalysis(const StudyRun& run, const Slices& all_slices, const StudyOptions& options)
-      : slices(slices_of(all_slices, run.arm, run.seed)), times_(step_times(run.entries)) {
+      : slices_(slices_of(all_slices, run.arm, run.seed)), times_(step_times(run.entries)) {
     result.arm = run.arm;
     result.seed = run.seed;
+    result.microbatch = run.microbatch;
     result.failure = run.failure;
     result.summary = run.summary;
     if (!run.failure.empty()) {
@@ -84,6 +78,7 @@ class RunAnalysis {
     time_steps();
     result.training_s = time_until(std::numeric_limits<int64_t>::max());
     find_target(options.target);
+    find_stop(options.patience);
     if (!std::isnan(options.watts)) {
       result.energy_j = options.watts * result.training_s;
       result.energy_steps = static_cast<int64_t>(times_.size());
@@ -91,8 +86,6 @@ class RunAnalysis {
   }
 
   RunResult result;
-  Slices slices;
-  std::vector<double> medians;  // of the step times of each slice; NaN where none is timed
 
  private:
   void read_entries(const std::vector<record::Entry>& entries) {
@@ -118,7 +111,7 @@ class RunAnalysis {
 
   void read_slices() {
     double energy_j = 0;
-    for (const Slice& slice : slices) {
+    for (const Slice& slice : slices_) {
       if (sum_of(slice.peak_bytes) > sum_of(result.summary.peak_bytes)) {
         result.summary.peak_bytes = slice.peak_bytes;
         result.summary.peak_holders = slice.peak_holders;
@@ -136,9 +129,10 @@ class RunAnalysis {
 
   void time_steps() {
     std::vector<double> all;
-    for (const Slice& slice : slices) {
+    for (const Slice& slice : slices_) {
       const std::vector<double> timed = timed_steps(slice, times_);
-      medians.push_back(median_or_unknown(timed));
+      result.slices.push_back({slice.session_s, slice.round, slice.first_step, slice.last_step,
+                               median_or_unknown(timed)});
       all.insert(all.end(), timed.begin(), timed.end());
     }
     result.timed_steps = static_cast<int64_t>(all.size());
@@ -171,33 +165,53 @@ class RunAnalysis {
     }
   }
 
+  // As Progress of the training loop counts.
+  void find_stop(int64_t patience) {
+    int64_t since_best = 0;
+    double best = kNever;
+    result.stop_step = patience > 0 && !times_.empty() ? times_.rbegin()->first : 0;
+    result.stop_s = result.stop_step > 0 ? result.training_s : kNotKnown;
+    bool has_stopped = patience <= 0;
+    for (const record::Evaluation& evaluation : result.evaluations) {
+      since_best = evaluation.bits_per_base < best ? 0 : since_best + 1;
+      best = std::min(best, evaluation.bits_per_base);
+      result.best_bits = best;
+      if (has_stopped) {
+        continue;
+      }
+      result.stop_bits = best;
+      if (since_best >= patience) {
+        has_stopped = true;
+        result.stop_step = evaluation.step;
+        result.stop_s = time_until(evaluation.step);
+      }
+    }
+  }
+
+  Slices slices_;
   StepTimes times_;
   std::set<int64_t> is_skipped_;
   double typical_s_ = kNotKnown;
 };
 
-bool side_by_side(const Slice& a, const Slice& b) {
-  return a.seed == b.seed && a.session_s == b.session_s && a.round == b.round &&
-         a.first_step == b.first_step && a.last_step == b.last_step;
+bool side_by_side(const SliceTime& a, const SliceTime& b) {
+  return a.session_s == b.session_s && a.round == b.round && a.first_step == b.first_step &&
+         a.last_step == b.last_step;
 }
 
-// The runs of each arm, by seed.
-using Analyses = std::map<std::string, std::map<int64_t, RunAnalysis>>;
-
-std::vector<double> speed_ratios(const std::map<int64_t, RunAnalysis>& own,
-                                 const std::map<int64_t, RunAnalysis>& reference) {
+std::vector<double> speed_ratios(const ArmResult& own, const ArmResult& reference) {
   std::vector<double> ratios;
-  for (const auto& [seed, run] : own) {
-    const auto beside = reference.find(seed);
-    if (beside == reference.end()) {
-      continue;
-    }
-    const RunAnalysis& other = beside->second;
-    for (size_t i = 0; i < run.slices.size(); ++i) {
-      for (size_t j = 0; j < other.slices.size(); ++j) {
-        const double ratio = other.medians[j] / run.medians[i];
-        if (side_by_side(run.slices[i], other.slices[j]) && std::isfinite(ratio)) {
-          ratios.push_back(ratio);
+  for (const RunResult& run : own.runs) {
+    for (const RunResult& other : reference.runs) {
+      if (run.seed != other.seed) {
+        continue;
+      }
+      for (const SliceTime& slice : run.slices) {
+        for (const SliceTime& beside : other.slices) {
+          const double ratio = beside.step_s / slice.step_s;
+          if (side_by_side(slice, beside) && std::isfinite(ratio)) {
+            ratios.push_back(ratio);
+          }
         }
       }
     }
@@ -205,9 +219,11 @@ std::vector<double> speed_ratios(const std::map<int64_t, RunAnalysis>& own,
   return ratios;
 }
 
+// The runs of each arm, by seed.
+using Runs = std::map<int64_t, RunResult>;
+
 // What the runs of an arm are by themselves.
-ArmResult arm_alone(const std::string& name, const std::map<int64_t, RunAnalysis>& runs,
-                    const StudyOptions& options) {
+ArmResult arm_alone(const std::string& name, const Runs& runs, const StudyOptions& options) {
   ArmResult arm;
   arm.arm = name;
   std::vector<double> medians;
@@ -221,13 +237,16 @@ ArmResult arm_alone(const std::string& name, const std::map<int64_t, RunAnalysis
     }
     return median_or_unknown(values);
   };
-  for (const auto& [seed, analysis] : runs) {
-    const RunResult& run = arm.runs.emplace_back(analysis.result);
+  for (const auto& [seed, run] : runs) {
+    arm.runs.push_back(run);
     arm.failed += run.failure.empty() ? 0 : 1;
     arm.is_validated = arm.is_validated || !run.evaluations.empty();
     arm.reached += run.target_step >= 0 ? 1 : 0;
-    std::copy_if(analysis.medians.begin(), analysis.medians.end(), std::back_inserter(medians),
-                 [](double value) { return !std::isnan(value); });
+    for (const SliceTime& slice : run.slices) {
+      if (!std::isnan(slice.step_s)) {
+        medians.push_back(slice.step_s);
+      }
+    }
     if (sum_of(run.summary.peak_bytes) >= arm.peak_total) {
       arm.peak_total = sum_of(run.summary.peak_bytes);
       arm.peak_bytes = run.summary.peak_bytes;
@@ -238,7 +257,7 @@ ArmResult arm_alone(const std::string& name, const std::map<int64_t, RunAnalysis
     }
   }
   arm.slices = static_cast<int64_t>(medians.size());
-  arm.step_s = estimate_of(medians);
+  arm.step_s = median_of(medians);
   if (medians.empty()) {
     arm.step_s.value = over_runs([](const RunResult& run) {
       return run.failure.empty() ? run.summary.step_time_s : kNotKnown;
@@ -311,6 +330,13 @@ void check_comparable(const std::vector<StudyRun>& runs) {
 
 }  // namespace
 
+Estimate median_of(const std::vector<double>& samples) {
+  if (samples.size() < kLeastForInterval) {
+    return {median_or_unknown(samples), kNotKnown, kNotKnown};
+  }
+  return bootstrap_median(samples, kBootstrapSeed);
+}
+
 std::string_view to_string(QualityVerdict verdict) {
   switch (verdict) {
     case QualityVerdict::equivalent:
@@ -356,10 +382,10 @@ Study analyse(const std::vector<std::string>& arms, const std::string& reference
               const std::vector<StudyRun>& runs, const Slices& slices,
               const StudyOptions& options) {
   check_comparable(runs);
-  Analyses analyses;
+  std::map<std::string, Runs> results;
   std::set<int64_t> seeds;
   for (const StudyRun& run : runs) {
-    analyses[run.arm].emplace(run.seed, RunAnalysis(run, slices, options));
+    results[run.arm].emplace(run.seed, RunAnalysis(run, slices, options).result);
     seeds.insert(run.seed);
   }
   Study study;
@@ -367,7 +393,7 @@ Study analyse(const std::vector<std::string>& arms, const std::string& reference
   study.reference = reference;
   study.seeds = static_cast<int64_t>(seeds.size());
   for (const std::string& name : arms) {
-    const ArmResult& arm = study.arms.emplace_back(arm_alone(name, analyses[name], options));
+    const ArmResult& arm = study.arms.emplace_back(arm_alone(name, results[name], options));
     for (const RunResult& run : arm.runs) {
       study.training_s += std::isnan(run.training_s) ? 0 : run.training_s;
     }
@@ -378,10 +404,10 @@ Study analyse(const std::vector<std::string>& arms, const std::string& reference
       continue;
     }
     hold_against(beside, options.margin, arm);
-    const std::vector<double> ratios = speed_ratios(analyses[arm.arm], analyses[reference]);
+    const std::vector<double> ratios = speed_ratios(arm, beside);
     arm.pairs = static_cast<int64_t>(ratios.size());
     if (!ratios.empty()) {
-      arm.speed = estimate_of(ratios);
+      arm.speed = median_of(ratios);
     }
   }
   return study;

@@ -25,6 +25,7 @@ struct StudyRun {
   record::Summary summary;             // when it did not fail
   std::vector<record::Entry> entries;  // of its record
   std::string failure;                 // why it did not come to its end; empty: it did
+  int64_t microbatch = 0;              // sequences a forward pass; 0: not told
 };
 
 /// What is asked of a comparison. A number that is not known is not asked for.
@@ -34,6 +35,18 @@ struct StudyOptions {
   double price_per_hour = kNotKnown;
   double watts = kNotKnown;    // of the machine, in place of measured energy
   std::string energy_problem;  // why none is measured
+  int64_t patience = 0;        // what train.patience of this would have done; 0: not asked
+};
+
+/// A slice by the median of its timed steps.
+struct SliceTime {
+  double session_s = 0;
+  int64_t round = 0;
+  int64_t first_step = 0;
+  int64_t last_step = 0;
+  double step_s = kNotKnown;  // where none is timed
+
+  auto operator<=>(const SliceTime&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// What a run came to, out of its record and its slices.
@@ -50,12 +63,20 @@ struct RunResult {
                             // run that failed these, scale and skipped_steps alone
   std::vector<record::Evaluation> evaluations;
   std::vector<record::Step> scales;  // the first step, and each whose scale is another: see `scale`
+  int64_t microbatch = 0;
+  std::vector<SliceTime> slices;
   int64_t timed_steps = 0;
   double training_s = kNotKnown;
   int64_t target_step = -1;     // of the first validation at or below the target; -1: none
   double target_s = kNotKnown;  // training time until then
-  double energy_j = kNotKnown;  // of all steps
-  int64_t energy_steps = 0;     // of which it was measured; the rest is taken to be like it
+  // Had StudyOptions::patience ended it. The run is the same until then, bit for bit: nothing of a
+  // step looks at the steps to come but the schedule, which is that of train.steps in both.
+  int64_t stop_step = 0;         // of all steps when it would not have
+  double stop_s = kNotKnown;     // training time until then
+  double stop_bits = kNotKnown;  // best validation until then, and
+  double best_bits = kNotKnown;  // of all
+  double energy_j = kNotKnown;   // of all steps
+  int64_t energy_steps = 0;      // of which it was measured; the rest is taken to be like it
 };
 
 /// The runs of one arm, and what they are beside those of the reference. NaN, or nothing, where it
@@ -108,6 +129,10 @@ struct MANTISSA_API Study {
 
   const ArmResult& arm(const std::string& name) const;
 };
+
+/// Median with the interval of base/bootstrap.h; without one (NaN) below six samples, and not known
+/// of none.
+MANTISSA_API Estimate median_of(const std::vector<double>& samples);
 
 /// Slices side by side: runs of one seed that took their turns in the same round of one process,
 /// over the same steps. An interval of fewer than six slices or pairs is not given: see

@@ -62,6 +62,7 @@ ordered_json json_of(const RunResult& run) {
   for (const record::Step& step : run.scales) {
     json["scales"].push_back({{"step", step.step}, {"scale", number(step.scale)}});
   }
+  json["microbatch"] = run.microbatch > 0 ? ordered_json(run.microbatch) : ordered_json();
   json["timed_steps"] = run.timed_steps;
   json["training_s"] = number(run.training_s);
   json["target_step"] = run.target_step < 0 ? ordered_json() : ordered_json(run.target_step);
@@ -102,6 +103,28 @@ ordered_json json_of(const ArmResult& arm, const Study& study) {
   return json;
 }
 
+ordered_json json_of(const Attribution& attribution) {
+  ordered_json json;
+  json["effects"] = ordered_json::array();
+  for (const Effect& effect : attribution.effects) {
+    json["effects"].push_back({{"factor", effect.factor},
+                               {"text", effect.text},
+                               {"speed", json_of(effect.speed)},
+                               {"rounds", effect.rounds},
+                               {"target", json_of(effect.target)},
+                               {"seeds", effect.seeds}});
+  }
+  json["stopping"] = ordered_json::array();
+  for (const Stopping& stopping : attribution.stopping) {
+    json["stopping"].push_back({{"arm", stopping.arm},
+                                {"step", number(stopping.step)},
+                                {"last_step", number(stopping.last_step)},
+                                {"speed", number(stopping.speed)},
+                                {"difference", number(stopping.difference)}});
+  }
+  return json;
+}
+
 ordered_json lines_of(const std::string& text) {
   ordered_json lines = ordered_json::array();
   std::istringstream in(text);
@@ -114,7 +137,7 @@ ordered_json lines_of(const std::string& text) {
 }  // namespace
 
 std::string to_json(const Study& study, const std::vector<GateResult>& gates,
-                    const std::string& hardware) {
+                    const std::string& hardware, const std::optional<Attribution>& attribution) {
   ordered_json json;
   json["schema"] = kStudySchema;
   json["hardware"] = hardware;
@@ -141,6 +164,7 @@ std::string to_json(const Study& study, const std::vector<GateResult>& gates,
                              {"met", gate.is_met},
                              {"measured", gate.measured}});
   }
+  json["attribution"] = attribution ? json_of(*attribution) : ordered_json();
   json["verdict"] = lines_of(verdict_text(study));
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }

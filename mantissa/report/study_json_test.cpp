@@ -48,5 +48,18 @@ TEST(StudyJson, WhatIsNotKnownIsNull) {
   EXPECT_FALSE(object["runs"][1].contains("bits_per_base"));
 }
 
+TEST(StudyJson, AnAttributionIsThereWhenItWasAskedFor) {
+  const Study study = two_arms(2).analysed();
+  EXPECT_TRUE(parsed(study)["attribution"].is_null());
+  const Attribution attribution = attribute(study, {{"fp32", "fp32", ""}, {"bf16", "bf16", ""}});
+  const json object = json::parse(to_json(study, {}, "a machine", attribution));
+  const json& effect = object["attribution"]["effects"][0];
+  EXPECT_EQ(effect["factor"], "format");
+  EXPECT_EQ(effect["speed"]["value"], 1.25);
+  EXPECT_EQ(effect["rounds"], 8);
+  EXPECT_TRUE(effect["target"]["value"].is_null());
+  EXPECT_TRUE(object["attribution"]["stopping"].empty());
+}
+
 }  // namespace
 }  // namespace mantissa::report

@@ -95,6 +95,12 @@ std::string steps_cell(const ArmResult& arm) {
   return concat(least == most ? "" : concat(least, " to "), most, by_patience ? ", patience" : "");
 }
 
+bool has_several_microbatches(const Study& study) {
+  return std::any_of(study.arms.begin(), study.arms.end(), [&](const ArmResult& arm) {
+    return arm.runs.front().microbatch != study.arms.front().runs.front().microbatch;
+  });
+}
+
 std::string interval_cell(const Estimate& estimate,
                           const std::function<std::string(double)>& text) {
   return has_interval(estimate) ? text(estimate.low) + " to " + text(estimate.high) : "-";
@@ -210,6 +216,10 @@ std::string study_table(const Study& study) {
   add("", [](const ArmResult& arm) { return arm.arm; });
   add("seeds", [](const ArmResult& arm) { return std::to_string(arm.runs.size()); });
   add("steps", steps_cell);
+  if (has_several_microbatches(study)) {
+    add("sequences a pass",
+        [](const ArmResult& arm) { return std::to_string(arm.runs.front().microbatch); });
+  }
   add("step time, median", [](const ArmResult& arm) {
     return std::isnan(arm.step_s.value) ? "-" : seconds_text(arm.step_s.value);
   });

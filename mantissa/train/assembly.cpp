@@ -42,12 +42,18 @@ models::Transformer make_model(const RunConfig& config) {
 void require_scopes(const amp::Policy& policy, const models::Transformer& model) {
   const std::map<std::string, Format> of_base = amp::find_policy(policy.base).scopes;
   const std::vector<std::string> scopes = model.scopes();
-  for (const auto& [glob, format] : policy.scopes) {
-    const bool matches = std::any_of(
-        scopes.begin(), scopes.end(),
-        [&, &glob = glob](const std::string& scope) { return glob_match(glob, scope); });
+  const auto require = [&](const std::string& glob) {
+    const bool matches = std::any_of(scopes.begin(), scopes.end(), [&](const std::string& scope) {
+      return amp::covers(glob, scope);
+    });
     MANTISSA_CHECK(matches || of_base.contains(glob), InvalidArgument, "policy: scope \"", glob,
                    "\" matches no scope of the model", suggestion(glob, scopes));
+  };
+  for (const auto& [glob, format] : policy.scopes) {
+    require(glob);
+  }
+  for (const amp::ScopedRule& scoped : amp::scoped_rules(policy)) {
+    require(scoped.glob);
   }
 }
 
@@ -215,6 +221,7 @@ Learner::Learner(const RunConfig& config)
       policy_(make_policy(config, compute_)),
       clip_(config.optim.clip),
       explain_skips_(config.train.explain_skips),
+      loss_weight_(config.train.loss_weight),
       schedule_(make_schedule(config)),
       model_(make_model(config)),
       formats_(make_formats(policy_, model_)),
@@ -223,9 +230,11 @@ Learner::Learner(const RunConfig& config)
       scaler_(make_scaler(config)) {}
 
 StepParts Learner::parts() {
-  return {model_,  optimizer_,     scaler_,
-          policy_, formats_,       compute_,
-          clip_,   explain_skips_, ema_ ? &*ema_ : nullptr};
+  StepParts parts = {model_,  optimizer_,     scaler_,
+                     policy_, formats_,       compute_,
+                     clip_,   explain_skips_, ema_ ? &*ema_ : nullptr};
+  parts.loss_weight = loss_weight_;
+  return parts;
 }
 
 double Learner::lr() const { return optim::lr_at(schedule_, optimizer_.steps()); }

@@ -71,6 +71,7 @@ class MANTISSA_API Learner {
   amp::Policy policy_;
   double clip_;
   bool explain_skips_;
+  double loss_weight_;
   optim::Schedule schedule_;
   models::Transformer model_;
   amp::ParameterFormats formats_;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <numbers>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -78,6 +79,33 @@ record::ParameterNumbers numbers_of(const std::vector<optim::NamedGradientStatis
   return numbers;
 }
 
+// What tensors took at their highest, in words of a summary.
+struct PeakUse {
+  std::map<std::string, int64_t> bytes;
+  std::map<std::string, int64_t> holders;
+
+  int64_t total() const {
+    return std::accumulate(bytes.begin(), bytes.end(), int64_t{0},
+                           [](int64_t sum, const auto& part) { return sum + part.second; });
+  }
+};
+
+// Of this process since the run was begun or resumed in it.
+PeakUse peak_use() {
+  constexpr size_t kMostHolders = 8;
+  const tensor::memory::Peak peak = tensor::memory::peak();
+  PeakUse use;
+  use.bytes = peak.bytes.by_name();
+  for (const tensor::memory::Holder& holder : peak.holders) {
+    if (use.holders.size() == kMostHolders) {
+      break;
+    }
+    use.holders[concat(name_of(holder.category), holder.scope.empty() ? "" : " ", holder.scope)] =
+        holder.bytes;
+  }
+  return use;
+}
+
 struct StartedRun {
   RunConfig config;
   History history;
@@ -125,9 +153,8 @@ class Loop {
   std::map<std::string, double> bytes_per_param() const;
   LoopOutcome conclude(Ending ending);
   void emit(const record::Event& event);
+  void note_peak(PeakUse peak);
   void warn_of_lost_updates(const StepReport& report);
-  std::string skip_text(const SkipExplanation& skip,
-                        const std::vector<data::Batch>& microbatches) const;
 
   RunConfig config_;
   std::optional<RunFolder> folder_;
@@ -138,6 +165,7 @@ class Loop {
   Progress progress_;
   int64_t saved_step_ = 0;  // of the newest checkpoint
   std::optional<optim::OptimizerBytes> step_bytes_;
+  PeakUse peak_;  // of the run
   bool has_warned_of_lost_updates_ = false;
   double markov_bits_ = std::numeric_limits<double>::quiet_NaN();
   std::optional<record::Writer> record_;
@@ -153,18 +181,6 @@ void Loop::emit(const record::Event& event) {
   if (options_.observe) {
     options_.observe(event);
   }
-}
-
-// Why, and on which bases.
-std::string Loop::skip_text(const SkipExplanation& skip,
-                            const std::vector<data::Batch>& microbatches) const {
-  std::string text = monitor::describe(skip.reason);
-  const data::Batch& batch = microbatches[skip.microbatch];
-  if (skip.reason.cause != monitor::SkipCause::unseen && !batch.positions.empty()) {
-    text += concat("; ", batch.positions.size(), " sequences from ",
-                   genome::to_string(*data_.genome, batch.positions.front().bases), " on");
-  }
-  return text;
 }
 
 // Once: the rate falls towards the end of a schedule, where every update may be lost.
@@ -235,6 +251,9 @@ void Loop::open_record() {
     tensorboard_->append(entry);
     progress_.note(entry.event);
     num_steps += std::holds_alternative<record::Step>(entry.event) ? 1 : 0;
+    if (const auto* saved = std::get_if<record::CheckpointSaved>(&entry.event)) {
+      note_peak({saved->peak_bytes, saved->peak_holders});
+    }
   }
   emit(record::RunStart{to_toml(config_), environment(), cpu_description(),
                         is_new && progress_.step == 0 ? -1 : progress_.step});
@@ -282,7 +301,7 @@ void Loop::step() {
   emit(event);
   warn_of_lost_updates(report);
 
-  const std::string reason = report.skip ? skip_text(*report.skip, microbatches) : "";
+  const std::string reason = report.skip ? describe(*report.skip, microbatches, *data_.genome) : "";
   if (!reason.empty()) {
     emit(record::Message{progress_.step, record::Level::info,
                          concat("step ", progress_.step, " skipped: ", reason)});
@@ -290,14 +309,22 @@ void Loop::step() {
   MANTISSA_CHECK(progress_.step > 1 || std::isfinite(report.loss), Error, "train: the loss is ",
                  report.loss, " at the first step, in the forward pass", reason.empty() ? "" : ": ",
                  reason,
-                 "; lower the precision's risk with --precision fp32 or bf16, or check the data");
-  const bool is_of_scale = report.skip && report.skip->reason.cause == monitor::SkipCause::scale;
+                 "; mantissa inspect --recommend FILE finds what to keep in FP32, if that cures "
+                 "it; else check the data");
+  const auto is_of = [&](monitor::SkipCause cause) {
+    return report.skip && report.skip->reason.cause == cause;
+  };
+  // Gradients of a finite loss that overflow at scale 1 may need one below it.
+  const char* remedy = is_of(monitor::SkipCause::scale)
+                           ? "; lower scale.floor or scale.initial, or use bf16"
+                       : is_of(monitor::SkipCause::backward)
+                           ? "; lower optim.lr, or scale.initial and scale.floor to below 1, or "
+                             "use bf16"
+                           : "; lower optim.lr, or use bf16";
   MANTISSA_CHECK(progress_.skipped_in_row < config_.train.max_skips, Error,
                  "train: ", progress_.skipped_in_row, " steps in a row were skipped up to step ",
                  progress_.step, ", loss ", report.loss, ", scale ", report.scale,
-                 reason.empty() ? "" : ": ", reason,
-                 is_of_scale ? "; lower scale.floor or scale.initial, or use bf16"
-                             : "; lower optim.lr, or use bf16",
+                 reason.empty() ? "" : ": ", reason, remedy,
                  saved_step_ > 0 ? "; the last checkpoint is kept" : "");
 }
 
@@ -354,8 +381,9 @@ void Loop::save() {
     checkpoint::mark_best(folder_->checkpoints(), progress_.step);
   }
   saved_step_ = progress_.step;
+  note_peak(peak_use());
   emit(record::CheckpointSaved{progress_.step, saved.folder.filename().string(), saved.size_bytes,
-                               seconds_since(start)});
+                               seconds_since(start), peak_.bytes, peak_.holders});
   for (const std::string& message : saved.messages) {
     emit(record::Message{progress_.step, record::Level::warning, message});
   }
@@ -380,17 +408,11 @@ std::map<std::string, double> Loop::bytes_per_param() const {
   return result;
 }
 
-std::map<std::string, int64_t> largest_holders(const tensor::memory::Peak& peak) {
-  constexpr size_t kMost = 8;
-  std::map<std::string, int64_t> result;
-  for (const tensor::memory::Holder& holder : peak.holders) {
-    if (result.size() == kMost) {
-      break;
-    }
-    result[concat(name_of(holder.category), holder.scope.empty() ? "" : " ", holder.scope)] =
-        holder.bytes;
+// The higher of both is that of the run; of one that was resumed the record tells of the rest.
+void Loop::note_peak(PeakUse peak) {
+  if (peak.total() > peak_.total()) {
+    peak_ = std::move(peak);
   }
-  return result;
 }
 
 LoopOutcome Loop::conclude(Ending ending) {
@@ -404,9 +426,12 @@ LoopOutcome Loop::conclude(Ending ending) {
   summary.step_time_s = progress_.median_step_time_s();
   summary.tokens_per_s =
       static_cast<double>(config_.train.batch * config_.data.context) / summary.step_time_s;
-  const tensor::memory::Peak peak = tensor::memory::peak();
-  summary.peak_bytes = peak.bytes.by_name();
-  summary.peak_holders = largest_holders(peak);
+  const PeakUse peak = peak_use();
+  outcome.peak_bytes = peak.bytes;
+  outcome.peak_holders = peak.holders;
+  note_peak(peak);
+  summary.peak_bytes = peak_.bytes;
+  summary.peak_holders = peak_.holders;
   summary.bytes_per_param = bytes_per_param();
   summary.scale = learner_.scaler().value().item<double>();
   summary.skipped_steps = progress_.skipped;

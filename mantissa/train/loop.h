@@ -3,6 +3,8 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <string>
 
 #include "mantissa/base/api.h"
 #include "mantissa/record/event.h"
@@ -27,7 +29,10 @@ enum class Ending {
 
 struct LoopOutcome {
   Ending ending = Ending::finished;
-  record::Summary summary;
+  record::Summary summary;  // of the whole run, also the peak
+  /// As in the summary, of this call alone; empty when it trained nothing.
+  std::map<std::string, int64_t> peak_bytes = {};
+  std::map<std::string, int64_t> peak_holders = {};
 };
 
 /// Trains as `config` says, in a new folder that then holds all of the run (run_folder.h), with

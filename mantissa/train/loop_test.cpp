@@ -99,6 +99,28 @@ TEST_F(LoopTest, TheSummaryNamesTheLargestHoldersOfThePeak) {
   EXPECT_GT(2 * sum, total);
 }
 
+TEST_F(LoopTest, ThePeakOfAResumedRunIsThatOfBothParts) {
+  const RunConfig run = config();
+  std::atomic<int> stop{0};
+  const LoopOutcome before = start_run(run, root_ / "a", stop_after(5, stop));
+  EXPECT_EQ(before.peak_bytes, before.summary.peak_bytes);
+  // As if the first part had taken more: the record alone knows it after a resume.
+  const std::filesystem::path record = root_ / "a" / "record.jsonl";
+  std::string bytes = read_file(record);
+  const std::string own = concat(R"("activations":)", before.peak_bytes.at("activations"));
+  size_t changed = 0;
+  for (size_t at = bytes.find(own); at != std::string::npos; at = bytes.find(own, at)) {
+    bytes.replace(at, own.size(), R"("activations":123456789012)");
+    ++changed;
+  }
+  ASSERT_GT(changed, 0U);
+  replace_file(record, bytes);
+  const LoopOutcome after = resume_run(root_ / "a");
+  EXPECT_EQ(after.summary.peak_bytes.at("activations"), 123456789012);
+  EXPECT_LT(after.peak_bytes.at("activations"), 123456789012);
+  EXPECT_GT(after.peak_bytes.at("activations"), 0);
+}
+
 TEST_F(LoopTest, TheRecordHasEachStepOnceAfterAResume) {
   const RunConfig run = config();
   std::atomic<int> stop{0};

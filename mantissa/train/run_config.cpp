@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <sstream>
@@ -196,33 +197,6 @@ toml::table parse_value(const Setting& setting) {
   }
 }
 
-void check_together(const RunConfig& c, const std::string& where) {
-  MANTISSA_CHECK(c.train.memory.empty() || parse_bytes(c.train.memory), InvalidArgument, where,
-                 ": train.memory is \"", c.train.memory,
-                 "\"; valid: a number and B, kB, MB, GB, TB, KiB, MiB or GiB, such as 2GB");
-  MANTISSA_CHECK(!c.data.fasta.empty(), InvalidArgument, where,
-                 ": data.fasta is missing; name the genome to train on");
-  MANTISSA_CHECK(c.train.batch % c.microbatch() == 0, InvalidArgument, where, ": train.batch ",
-                 c.train.batch, " is not a multiple of train.microbatch ", c.microbatch(),
-                 "; choose one that divides it");
-  MANTISSA_CHECK(c.model.width % (2 * c.model.heads) == 0, InvalidArgument, where, ": model.width ",
-                 c.model.width, " with model.heads ", c.model.heads,
-                 "; the width must be a multiple of twice the heads");
-  MANTISSA_CHECK(c.optim.schedule != "cosine" || c.optim.warmup < c.train.steps, InvalidArgument,
-                 where, ": optim.warmup ", c.optim.warmup, " is not below train.steps ",
-                 c.train.steps, "; shorten the warm-up");
-  MANTISSA_CHECK(c.scale_kind() != "dynamic" || c.scale.floor <= c.scale.initial, InvalidArgument,
-                 where, ": scale.floor ", c.scale.floor, " is above scale.initial ",
-                 c.scale.initial, "; start at or above the floor");
-  MANTISSA_CHECK(
-      c.scale_kind() != "dynamic" || c.scale.ceiling == 0 || c.scale.ceiling >= c.scale.initial,
-      InvalidArgument, where, ": scale.ceiling ", c.scale.ceiling, " is below scale.initial ",
-      c.scale.initial, "; start at or below the ceiling");
-  MANTISSA_CHECK(c.optim.schedule != "cosine" || c.optim.min_lr <= c.optim.lr, InvalidArgument,
-                 where, ": optim.min_lr ", c.optim.min_lr, " is above optim.lr ", c.optim.lr,
-                 "; it is where the cosine ends");
-}
-
 // Is there a word `setting` with a `=` after it? In the text of a policy and in its file alike.
 bool assigns(const std::string& source, const std::string& setting) {
   for (size_t at = source.find(setting); at != std::string::npos;
@@ -251,6 +225,49 @@ struct Draft {
                                      : otherwise;
   }
 };
+
+// `file` names the run file, for what is given nowhere.
+void check_together(const Draft& draft, const std::string& file) {
+  const RunConfig& c = draft.config;
+  // The first of the keys that was given on the command line, or else in the file.
+  const auto where = [&](std::initializer_list<const char*> keys) {
+    for (const auto* origins : {&draft.settings, &draft.in_file}) {
+      for (const char* key : keys) {
+        if (const auto found = origins->find(key); found != origins->end()) {
+          return found->second;
+        }
+      }
+    }
+    return file;
+  };
+  MANTISSA_CHECK(c.train.memory.empty() || parse_bytes(c.train.memory), InvalidArgument,
+                 where({"train.memory"}), ": train.memory is \"", c.train.memory,
+                 "\"; valid: a number and B, kB, MB, GB, TB, KiB, MiB or GiB, such as 2GB");
+  MANTISSA_CHECK(!c.data.fasta.empty(), InvalidArgument, file,
+                 ": data.fasta is missing; name the genome to train on");
+  MANTISSA_CHECK(c.train.batch % c.microbatch() == 0, InvalidArgument,
+                 where({"train.microbatch", "train.batch"}), ": train.batch ", c.train.batch,
+                 " is not a multiple of train.microbatch ", c.microbatch(),
+                 "; choose one that divides it");
+  MANTISSA_CHECK(c.model.width % (2 * c.model.heads) == 0, InvalidArgument,
+                 where({"model.width", "model.heads"}), ": model.width ", c.model.width,
+                 " with model.heads ", c.model.heads,
+                 "; the width must be a multiple of twice the heads");
+  MANTISSA_CHECK(c.optim.schedule != "cosine" || c.optim.warmup < c.train.steps, InvalidArgument,
+                 where({"optim.warmup", "train.steps"}), ": optim.warmup ", c.optim.warmup,
+                 " is not below train.steps ", c.train.steps, "; shorten the warm-up");
+  MANTISSA_CHECK(c.scale_kind() != "dynamic" || c.scale.floor <= c.scale.initial, InvalidArgument,
+                 where({"scale.floor", "scale.initial"}), ": scale.floor ", c.scale.floor,
+                 " is above scale.initial ", c.scale.initial, "; start at or above the floor");
+  MANTISSA_CHECK(
+      c.scale_kind() != "dynamic" || c.scale.ceiling == 0 || c.scale.ceiling >= c.scale.initial,
+      InvalidArgument, where({"scale.ceiling", "scale.initial"}), ": scale.ceiling ",
+      c.scale.ceiling, " is below scale.initial ", c.scale.initial,
+      "; start at or below the ceiling");
+  MANTISSA_CHECK(c.optim.schedule != "cosine" || c.optim.min_lr <= c.optim.lr, InvalidArgument,
+                 where({"optim.min_lr", "optim.lr"}), ": optim.min_lr ", c.optim.min_lr,
+                 " is above optim.lr ", c.optim.lr, "; it is where the cosine ends");
+}
 
 // A policy that is refused says where it was given.
 amp::Policy find_policy(const std::string& given, const std::string& origin) {
@@ -331,8 +348,15 @@ Draft read_draft(const fs::path& file) {
   return draft;
 }
 
+bool is_empty_text(const Key& key, RunConfig config) {
+  const Field field = key.field(config);
+  const auto* text = std::get_if<std::string*>(&field);
+  return text != nullptr && (*text)->empty();
+}
+
 // A key that was given counts in one of the runs. A setting may take that from a key of the file,
-// which counted without the settings: --set optim.schedule=constant from optim.warmup.
+// which counted without the settings: --set optim.schedule=constant from optim.warmup. But a limit
+// that nobody keeps is to be taken away by who sets it aside: --set train.memory=.
 void check_effect(const Draft& file, const Draft& draft, const std::vector<RunConfig>& runs,
                   const std::string& name) {
   for (const Key& key : run_config_keys()) {
@@ -341,10 +365,10 @@ void check_effect(const Draft& file, const Draft& draft, const std::vector<RunCo
     const auto setting = draft.settings.find(key.name);
     const auto line = draft.in_file.find(key.name);
     const bool is_set = setting != draft.settings.end();
-    if (counts || (!is_set && line == draft.in_file.end())) {
+    if (counts || (!is_set && line == draft.in_file.end()) || is_empty_text(key, draft.config)) {
       continue;
     }
-    if (!is_set) {
+    if (!is_set && !key.is_limit) {
       Draft alone = file;
       resolve_policy(alone, name);
       if (key.has_effect(alone.config)) {
@@ -354,6 +378,19 @@ void check_effect(const Draft& file, const Draft& draft, const std::vector<RunCo
     throw InvalidArgument(concat(is_set ? setting->second : line->second, ": ", key.name,
                                  " has no effect here; remove it, it counts when ", key.effect));
   }
+}
+
+// Keys that count nothing as if they were not given, as they are in the run's own file.
+RunConfig without_idle_keys(RunConfig run) {
+  RunConfig defaults;
+  const RunConfig given = run;
+  for (const Key& key : run_config_keys()) {
+    if (key.has_effect != nullptr && !key.has_effect(given)) {
+      std::visit([&](auto* to) { *to = *std::get<decltype(to)>(key.field(defaults)); },
+                 key.field(run));
+    }
+  }
+  return run;
 }
 
 // One run for each alternative, which comes on top of the settings.
@@ -371,8 +408,8 @@ std::vector<RunConfig> load(const fs::path& file, const std::vector<Setting>& se
       apply(setting, run);
     }
     resolve_policy(run, file.string());
-    check_together(run.config, file.string());
-    runs.push_back(std::move(run.config));
+    check_together(run, file.string());
+    runs.push_back(without_idle_keys(std::move(run.config)));
   }
   check_effect(in_file, draft, runs, file.string());
   return runs;

@@ -52,6 +52,7 @@ struct TrainConfig {
   int64_t threads = 0;
   std::string allocator = "caching";
   std::string recompute = "none";
+  double loss_weight = 1.0;
 };
 
 struct OptimConfig {

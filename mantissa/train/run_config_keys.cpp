@@ -97,7 +97,8 @@ std::vector<Key> make_keys() {
        -kUnbounded,
        kUnbounded,
        is_auto,
-       "train.microbatch is \"auto\""},
+       "train.microbatch is \"auto\"",
+       /*is_limit=*/true},
       {"train.eval_every",
        "steps between validations, and between checkpoints unless train.checkpoint_every says",
        FIELD(train, eval_every),
@@ -107,7 +108,8 @@ std::vector<Key> make_keys() {
        has_events,
        "data.validation names something or train.checkpoint_every is 0"},
       {"train.eval_windows",
-       "validation windows looked at, evenly spread, for the Markov figure too; 0: all. "
+       "validation windows looked at, evenly spread, for the Markov figure too, the same ones "
+       "whatever train.microbatch is; 0: all. "
        "`mantissa eval` always looks at all",
        FIELD(train, eval_windows),
        {},
@@ -166,6 +168,14 @@ std::vector<Key> make_keys() {
        "results",
        FIELD(train, recompute),
        {"none", "elementwise", "block", "full"}},
+      {"train.loss_weight",
+       "factor of the loss before backward: its weight among several objectives, or the number of "
+       "its terms for their sum in place of their mean. What is recorded is without it, but for "
+       "norms of gradients",
+       FIELD(train, loss_weight),
+       {},
+       kAboveZero,
+       0x1p60},
 
       {"optim.kind",
        "optimizer; adamw takes the weight decay off the weights, adam adds it to the gradient (L2) "

@@ -26,6 +26,7 @@ struct Key {
   double maximum = kUnbounded;                     // of a number
   bool (*has_effect)(const RunConfig&) = nullptr;  // null: always
   const char* effect = nullptr;                    // when it has: "optim.kind is \"sgd\""
+  bool is_limit = false;                           // of a file, no setting makes it count nothing
 };
 
 /// Besides numbers, train.microbatch is this word: kAutoMicrobatch.

@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
 class RunConfigTest : public ::testing::Test {
@@ -211,6 +212,45 @@ TEST_F(RunConfigTest, ASettingMayTakeTheEffectFromAKeyOfTheFile) {
       },
       ThrowsMessage<InvalidArgument>(
           HasSubstr("--set optim.warmup=7: optim.warmup has no effect here")));
+}
+
+// Or a run would not go on: its folder has the file, in which such a key is not.
+TEST_F(RunConfigTest, AKeyThatCountsNothingIsAsIfNotGiven) {
+  const std::vector<RunConfig> runs = load_run_configs(
+      folder_.write("run.toml", std::string(kMinimal) + "[optim]\nmasters = \"none\"\n"), {},
+      {{{"precision.compute", "fp32"}},
+       {{"precision.compute", "bf16"}, {"precision.param", "bf16"}}});
+  EXPECT_EQ(runs[0].optim.masters, "fp32");
+  EXPECT_EQ(runs[1].optim.masters, "none");
+}
+
+TEST_F(RunConfigTest, ALimitOfTheFileIsSetAsideByNameOnly) {
+  const std::string limited =
+      std::string(kMinimal) + "[train]\nmicrobatch = \"auto\"\nmemory = \"2GB\"\n";
+  EXPECT_THAT(
+      [&] {
+        load(limited, {{"train.microbatch", "4"}});
+      },
+      ThrowsMessage<InvalidArgument>(
+          HasSubstr("run.toml:5: train.memory has no effect here; remove it")));
+  EXPECT_EQ(load(limited, {{"train.microbatch", "4"}, {"train.memory", ""}}).train.microbatch, 4);
+}
+
+TEST_F(RunConfigTest, WhatDoesNotGoTogetherIsToldOfWhereItWasGiven) {
+  const auto message_of = [&](const std::vector<Setting>& settings) -> std::string {
+    try {
+      load(std::string(kMinimal) + "[train]\nbatch = 32\nsteps = 50\n", settings);
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "nothing thrown";
+  };
+  EXPECT_THAT(message_of({{"train.microbatch", "5"}}),
+              StartsWith("--set train.microbatch=5: train.batch 32 is not a multiple"));
+  EXPECT_THAT(message_of({{"train.microbatch", "auto"}, {"train.memory", "much"}}),
+              StartsWith("--set train.memory=much: train.memory is \"much\"; valid: a number"));
+  EXPECT_THAT(message_of({{"optim.warmup", "50"}}),
+              StartsWith("--set optim.warmup=50: optim.warmup 50 is not below train.steps 50"));
 }
 
 TEST_F(RunConfigTest, ASettingOfSeveralRunsCountsInOneOfThem) {

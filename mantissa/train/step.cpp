@@ -1,12 +1,12 @@
 #include "mantissa/train/step.h"
 
 #include <cmath>
-#include <functional>
 #include <utility>
 
 #include <ATen/ops/full.h>
 
 #include "mantissa/amp/autocast.h"
+#include "mantissa/amp/emulation.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/ops/tf32.h"
@@ -19,30 +19,6 @@ using numerics::Format;
 using tensor::memory::Category;
 using tensor::memory::CategoryScope;
 
-namespace {
-
-// Of microbatch `i`, as its share of the mean over all targets of the step.
-using MicrobatchLoss = std::function<at::Tensor(size_t i)>;
-
-SkipExplanation explain_skip(const StepParts& parts, const std::vector<int64_t>& targets,
-                             const std::vector<monitor::ReplayPoint>& points, double scale,
-                             const MicrobatchLoss& loss) {
-  const tensor::ParameterList parameters = parts.model.parameters();
-  for (size_t i = 0; i < targets.size(); ++i) {
-    if (targets[i] == 0) {
-      continue;
-    }
-    const monitor::SkipReason reason =
-        monitor::find_skip_reason(points[i], parameters, scale, [&] { return loss(i); });
-    if (reason.cause != monitor::SkipCause::unseen) {
-      return {reason, i};
-    }
-  }
-  return {};
-}
-
-}  // namespace
-
 int64_t num_targets(const data::Batch& batch) {
   return batch.targets.ne(data::kIgnore).sum().item<int64_t>();
 }
@@ -50,6 +26,10 @@ int64_t num_targets(const data::Batch& batch) {
 at::Tensor forward_loss(const StepParts& parts, const data::Batch& batch, models::Mode mode) {
   const ops::Tf32Guard tf32(parts.compute == Format::tf32 ? ops::Tf32::on : ops::Tf32::off);
   const CategoryScope activations(Category::activations);
+  std::optional<amp::Emulation> emulation;
+  if (parts.emulate) {
+    emulation.emplace(*parts.emulate);
+  }
   const amp::Autocast region(parts.policy, parts.formats);
   if (parts.policy.output.value_or(Format::fp32) == Format::fp32) {
     return parts.model.loss(batch.tokens, batch.targets, mode);
@@ -72,9 +52,12 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
   MANTISSA_CHECK(total > 0, InvalidArgument, "train: none of ", microbatches.size(),
                  " microbatches has a target; use longer contexts or larger batches");
 
-  const auto loss_of = [&](size_t i) {
-    const double share = static_cast<double>(targets[i]) / static_cast<double>(total);
-    return forward_loss(parts, microbatches[i]).mul(share);
+  const BatchLoss loss_of = [&](const data::Batch& batch) {
+    const double share = static_cast<double>(num_targets(batch)) / static_cast<double>(total);
+    return forward_loss(parts, batch).mul(share);
+  };
+  const auto weighted = [&](const at::Tensor& loss) {
+    return parts.loss_weight == 1 ? loss : loss.mul(parts.loss_weight);
   };
   std::vector<monitor::ReplayPoint> points;  // of each microbatch, to explain a skip
   StepReport report;
@@ -86,9 +69,9 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     if (targets[i] == 0) {
       continue;  // the mean of nothing would be NaN
     }
-    const at::Tensor loss = loss_of(i);
+    const at::Tensor loss = loss_of(microbatches[i]);
     report.loss += loss.item<double>();
-    parts.scaler.scale(loss).backward();
+    parts.scaler.scale(weighted(loss)).backward();
     if (microbatches.size() > 1) {
       const CategoryScope sums(Category::gradients);
       parts.optimizer.accumulate_();
@@ -111,7 +94,9 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
   }
   if (report.outcome == optim::StepOutcome::skipped) {
     if (parts.explain_skips) {
-      report.skip = explain_skip(parts, targets, points, report.scale, loss_of);
+      report.skip =
+          explain_skip(parts.model.parameters(), microbatches, points, report.scale,
+                       [&](const data::Batch& batch) { return weighted(loss_of(batch)); });
     }
   } else {
     report.lost = parts.optimizer.lost_updates();

@@ -11,10 +11,10 @@
 #include "mantissa/base/api.h"
 #include "mantissa/data/batch.h"
 #include "mantissa/models/transformer.h"
-#include "mantissa/monitor/skip_reason.h"
 #include "mantissa/numerics/format.h"
 #include "mantissa/optim/ema.h"
 #include "mantissa/optim/optimizer.h"
+#include "mantissa/train/skip_explanation.h"
 
 namespace mantissa::train {
 
@@ -29,12 +29,9 @@ struct StepParts {
   double clip = 0;            // largest gradient norm after unscaling; 0: no clipping
   bool explain_skips = true;  // run a skipped step again to learn why
   optim::Ema* ema = nullptr;
-  bool gradient_statistics = false;  // report those of each parameter
-};
-
-struct SkipExplanation {
-  monitor::SkipReason reason;
-  size_t microbatch = 0;  // the first that shows it
+  bool gradient_statistics = false;              // report those of each parameter
+  std::optional<numerics::Format> emulate = {};  // in the place of `compute` (amp/emulation.h)
+  double loss_weight = 1;  // of the loss in backward; not of the one that is reported
 };
 
 struct StepReport {

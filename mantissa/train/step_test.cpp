@@ -57,6 +57,46 @@ TEST_F(StepTest, ChangesWeightsAndReportsFiniteNumbers) {
   EXPECT_FALSE(equal(before, weights(learner)));
 }
 
+// A power of two changes exponents alone.
+TEST_F(StepTest, TheWeightOfTheLossIsInGradientsAndNotInTheReport) {
+  const auto step = [&](const char* weight) {
+    const RunConfig run = config({{"train.loss_weight", weight}, {"train.microbatch", "2"}});
+    const RunData data = open_data(run);
+    Learner learner(run);
+    const auto loader = make_loader(run, data);
+    return training_step(learner.parts(), {loader->next(), loader->next()}, 1e-2);
+  };
+  const StepReport plain = step("1");
+  const StepReport weighted = step("1024");
+  EXPECT_EQ(weighted.loss, plain.loss);
+  EXPECT_EQ(weighted.grad_norm, 1024 * plain.grad_norm);
+}
+
+// Those of activations pass 2^-24 in FP16; FP32 and a loss scale keep them.
+TEST_F(StepTest, ASmallWeightOfTheLossLosesGradientsInFp16AndAScaleKeepsThem) {
+  const auto zeros = [&](const std::vector<Setting>& settings) {
+    std::vector<Setting> all = {{"train.loss_weight", "1e-6"}};
+    all.insert(all.end(), settings.begin(), settings.end());
+    const RunConfig run = config(all);
+    const RunData data = open_data(run);
+    Learner learner(run);
+    StepParts parts = learner.parts();
+    parts.gradient_statistics = true;
+    const StepReport report = training_step(parts, {make_loader(run, data)->next()}, 1e-2);
+    for (const optim::NamedGradientStatistics& gradient : report.gradients) {
+      if (gradient.parameter == "blocks.0.mlp.up.weight") {
+        return static_cast<double>(gradient.statistics.zeros) /
+               static_cast<double>(gradient.statistics.count);
+      }
+    }
+    return -1.0;
+  };
+  EXPECT_EQ(zeros({}), 0);
+  EXPECT_EQ(zeros({{"precision.compute", "bf16"}}), 0);
+  EXPECT_EQ(zeros({{"precision.compute", "fp16"}, {"scale.kind", "none"}}), 1);
+  EXPECT_EQ(zeros({{"precision.compute", "fp16"}}), 0);
+}
+
 TEST_F(StepTest, ASkippedStepChangesNothingButTheScale) {
   const RunConfig run = config({{"precision.compute", "fp16"},
                                 {"scale.initial", "1e30"},

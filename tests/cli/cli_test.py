@@ -343,6 +343,114 @@ class CliTest(unittest.TestCase):
                    "40 things")
         self.fails(2, "--list-devices takes no run file", "plan", self.run_file, "--list-devices")
 
+    def test_inspect_prints_what_is_nearest_to_overflow_and_writes_a_record(self):
+        result = self.mantissa("inspect", self.run_file, "--precision", "fp16", "--steps", "2", "--out", "seen")
+        lines = result.stdout.splitlines()
+        self.assertTrue(lines[0].startswith("steps 1 to 2 in fp16"), lines[0])
+        self.assertIn(" in fp16, policy torch-fixed, loss ", lines[0])
+        head = next(line for line in lines if line.startswith("scope "))
+        for column in ("kind", "values", "largest", "bf16", "fp16", "e4m3", "e5m2", "in fp16"):
+            self.assertIn(column, head)
+        self.assertIn("more rows have more room; --rows ", result.stdout)
+        self.assertIn("mantissa report seen -o inspect.html", lines[-1])
+        kinds = [json.loads(line)["type"] for line in (self.folder / "seen/record.jsonl").read_text().splitlines()]
+        self.assertEqual(kinds[0], "run_start")
+        self.assertEqual(kinds.count("ranges"), 2)
+        report = self.mantissa("report", "seen", "--table", "ranges").stdout
+        self.assertIn("blocks.0.mlp", report)
+        self.mantissa("report", "seen", "-o", "r.html")
+        self.assertIn("ranges-headroom", (self.folder / "r.html").read_text())
+        self.assertTrue((self.folder / "seen/events.out.tfevents.mantissa").stat().st_size > 1000)
+        # The same steps, the same numbers; a second folder, since the first one is taken.
+        self.fails(1, "exists", "inspect", self.run_file, "--out", "seen")
+        again = self.mantissa("inspect", self.run_file, "--precision", "fp16", "--steps", "2", "--out", "again")
+        self.assertEqual(again.stdout.replace("again", "seen"), result.stdout)
+
+    def test_inspect_json_has_every_range_under_every_format(self):
+        seen = json.loads(self.mantissa("inspect", self.run_file, "--steps", "1", "--json").stdout.splitlines()[-1])
+        self.assertEqual(seen["looked_at"], 1)
+        self.assertEqual(seen["record"], "runs/tiny-fp32-inspect/record.jsonl")
+        for kind in ("activation", "gradient", "weight", "update"):
+            self.assertTrue([r for r in seen["ranges"] if r["kind"] == kind and r["scope"].startswith("blocks.0")], kind)
+        for one in seen["ranges"]:
+            self.assertEqual(list(one["formats"]), ["bf16", "fp16", "fp8_e4m3", "fp8_e5m2"])
+            for counts in one["formats"].values():
+                self.assertLessEqual(counts["zero"] + counts["subnormal"] + counts["overflow"], 1)
+        # FP8 has less room than FP16, which has less than BF16.
+        rooms = [[one["formats"][name]["headroom_bits"] for name in ("fp8_e4m3", "fp16", "bf16")] for one in seen["ranges"]]
+        self.assertTrue(all(a < b < c for a, b, c in rooms if a is not None))
+
+    def test_inspect_begins_at_a_checkpoint_and_emulates(self):
+        self.mantissa("train", self.run_file, "--out", "run")
+        seen = json.loads(self.mantissa("inspect", self.run_file, "--checkpoint", "run", "--steps", "1",
+                                        "--json").stdout.splitlines()[-1])
+        self.assertEqual([step["step"] for step in seen["steps"]], [13])
+        trained = [json.loads(line) for line in (self.folder / "run/record.jsonl").read_text().splitlines()]
+        last = [line["loss"] for line in trained if line["type"] == "step"][-1]
+        at_12 = json.loads(self.mantissa("inspect", self.run_file, "--checkpoint", "run/checkpoints/step-10", "--steps",
+                                         "2", "--json").stdout.splitlines()[-1])
+        self.assertEqual(at_12["steps"][-1]["loss"], last, "the step that was trained, to the last bit")
+        for name in ("fp8_e4m3", "fp8_e5m2", "fp16", "bf16"):
+            emulated = self.mantissa("inspect", self.run_file, "--emulate", name, "--steps", "1").stdout
+            self.assertIn(f" in emulated {name}, policy torch-fixed", emulated)
+
+    def test_inspect_compares_a_step_with_its_fp32_twin(self):
+        twin = ("inspect", self.run_file, "--precision", "bf16", "--steps", "2", "--twin")
+        text = self.mantissa(*twin).stdout
+        self.assertIn("step 2 beside its FP32 twin: policy torch-fixed compute=bf16, loss scale 1", text)
+        self.assertRegex(text, r"\nforward +blocks\.0\.attention +")
+        self.assertRegex(text, r"\nbackward +blocks\.0\.mlp +")
+        seen = json.loads(self.mantissa(*twin, "--json").stdout.splitlines()[-1])
+        self.assertEqual((seen["step"], seen["unmatched"]), (2, 0))
+        self.assertEqual({"forward", "backward", "parameter"}, {row["place"] for row in seen["rows"]})
+        self.assertEqual({"place", "scope", "operation", "format", "relative_error", "cosine", "mean_ulps", "max_ulps",
+                          "zeros", "nonfinite", "input_error", "own_error", "bound"}, set(seen["rows"][0]))
+        self.fails(2, "a twin is FP32, and this run computes in fp32", "inspect", self.run_file, "--twin")
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["tiny.toml"])
+
+    def test_inspect_blames_recommends_and_the_policy_cures(self):
+        fault = (self.run_file, "--precision", "fp16", "--set", "optim.lr=10", "--set", "optim.warmup=0")
+        blame = self.mantissa("inspect", *fault, "--blame", code=1).stdout
+        self.assertRegex(blame, r"^step 2 fails: inf from aten::mm within .* in fp16 \(blocks\.0\..*, whose self reaches ")
+        self.assertIn("the loss is not finite, which no loss scale changes; ", blame)
+        failed = json.loads(self.mantissa("inspect", *fault, "--blame", "--json", code=1).stdout)["failed"]
+        self.assertEqual((failed["step"], failed["cause"], failed["value"]), (2, "forward", "inf"))
+        self.assertRegex(failed["bases"], r"^NC_001416\.1:\d+-\d+$")
+        self.assertTrue(failed["inputs"][0]["parameter"].startswith("blocks.0."))
+        cure = self.mantissa("inspect", *fault, "--steps", "3", "--recommend", "cure.toml").stdout
+        self.assertIn("cheapest cure: --precision bf16", cure)
+        self.assertIn("wrote cure.toml; with --policy cure.toml 3 of 3 steps are well", cure)
+        self.mantissa("inspect", *fault, "--policy", "cure.toml", "--steps", "3", "--blame")
+        well = self.mantissa("inspect", self.run_file, "--precision", "bf16", "--blame").stdout
+        self.assertEqual(well, "well: 4 of 4 steps applied, gradients and updates as in FP32\n")
+        self.fails(2, "excludes", "inspect", self.run_file, "--twin", "--blame")
+        self.fails(2, "excludes", "inspect", self.run_file, "--blame", "--rows", "3")
+
+    def test_the_fault_of_the_guide_is_blamed_and_cured(self):
+        fault = (SOURCE / "recipes" / "faults" / "fp16-overflow.toml", "--steps", "12")
+        cure = json.loads(self.mantissa("inspect", *fault, "--recommend", "cure.toml", "--json").stdout)
+        self.assertEqual((cure["health"]["failed"]["operation"], cure["health"]["failed"]["within"],
+                          cure["health"]["failed"]["cause"]), ("aten::mm", "aten::linear", "forward"))
+        self.assertEqual((cure["cheapest"]["curable"], cure["kept"]["curable"], cure["shown_steps"]),
+                         ("by_range", "by_policy", 12))
+        twin = json.loads(self.mantissa("inspect", fault[0], "--steps", cure["health"]["failed"]["step"], "--twin",
+                                        "--json").stdout)
+        first = twin["rows"][twin["first_divergence"]["row"]]
+        self.assertEqual((twin["first_divergence"]["kind"], first["operation"], first["scope"]),
+                         ("nonfinite", "aten::linear", cure["health"]["failed"]["scope"]))
+
+    def test_inspect_refuses_what_it_cannot_do_in_one_line(self):
+        self.fails(2, "emulation of fp8_e4m3 stands for casts to 16 bits, and the precision is fp32", "inspect",
+                   self.run_file, "--precision", "fp32", "--emulate", "fp8_e4m3")
+        self.fails(2, "ask for bf16, fp16, fp8_e4m3 or fp8_e5m2", "inspect", self.run_file, "--format", "tf32")
+        self.fails(2, 'did you mean "fp8_e4m3"?', "inspect", self.run_file, "--emulate", "fp8_e4m4")
+        self.fails(2, "--steps", "inspect", self.run_file, "--steps", "0")
+        self.fails(1, "absent", "inspect", self.run_file, "--checkpoint", "absent")
+        self.assertFalse((self.folder / "runs").exists(), "a refused run leaves no folder")
+        self.mantissa("train", self.run_file, "--out", "run")
+        self.fails(2, "run: holds a run, whose record stays as it is; choose another --out", "inspect", self.run_file,
+                   "--out", "run")
+
     def test_lint_names_hazards_with_their_remedies(self):
         clean = json.loads(self.mantissa("lint", self.run_file, "--precision", "bf16", "--json").stdout)
         self.assertEqual((clean["hazards"], clean["stopped"]), (0, ""))
@@ -511,6 +619,57 @@ class CliTest(unittest.TestCase):
         self.assertIn("seed 3", more.stderr)
         self.assertNotIn("seed 2", more.stderr)
 
+    def test_a_gain_is_split_between_format_microbatch_and_early_stopping(self):
+        arguments = ("compare", self.run_file, "--precisions", "fp32,bf16", "--microbatch", "2,auto", "--memory", "1GB",
+                     "--attribute", "--target", "2.5", "--out", "cmp", "--set", "train.patience=1",
+                     "--set", "train.eval_every=2", "--set", "train.eval_windows=8", "--set", "optim.lr=0.5")
+        first = self.mantissa(*arguments)
+        self.assertIn("bf16 microbatch auto: train.microbatch auto is 4 of the 4 sequences", first.stderr)
+        self.assertRegex(first.stdout, r"sequences a pass +2 +4 +2 +4\n")
+        self.assertIn("format: bf16 for fp32, at microbatch 2", first.stdout)
+        self.assertIn("together: bf16 at auto (4) for fp32 at 2", first.stdout)
+        self.assertRegex(first.stdout, "early stopping: fp32 microbatch 2: patience 1 ends at step [0-9]+ of 12")
+        again = self.mantissa(*arguments, "--json")
+        self.assertNotIn("sequences of a step", again.stderr)
+        result = json.loads(again.stdout)
+        self.assertEqual([effect["factor"] for effect in result["attribution"]["effects"]],
+                         ["microbatch", "format", "interaction", "together"])
+        self.assertEqual({effect["rounds"] for effect in result["attribution"]["effects"]}, {6})
+        # The runs are whole, and what patience would have done is what it does.
+        self.assertEqual({(run["steps"], run["stopped_by"]) for run in result["runs"]}, {(12, "steps")})
+        alone = json.loads(self.mantissa(
+            "train", self.run_file, "--microbatch", "2", "--out", "alone", "--json", *arguments[13:]).stdout)
+        self.assertEqual(alone["stopped_by"], "patience")
+        stopping = result["attribution"]["stopping"][0]
+        self.assertEqual((stopping["arm"], stopping["step"]), ("fp32 microbatch 2", alone["steps"]))
+
+    def test_a_smaller_repeat_takes_nothing_out_of_comparison_json(self):
+        compare = ("compare", self.run_file, "--out", "cmp", "--json")
+        whole = json.loads(self.mantissa(*compare, "--precisions", "fp32,bf16,tf32", "--seeds", "2").stdout)
+        smaller = json.loads(self.mantissa(*compare, "--precisions", "fp32,tf32").stdout)
+        self.assertEqual([(run["arm"], run["seed"]) for run in smaller["runs"]], [("fp32", 1), ("tf32", 1)])
+        kept = json.loads((self.folder / "cmp/comparison.json").read_text())
+        by_run = {(run["arm"], run["seed"]): run for run in kept["runs"]}
+        self.assertEqual(by_run, {(run["arm"], run["seed"]): run for run in whole["runs"]})
+        # A run of other settings is left where it is, and left out.
+        self.mantissa("train", self.run_file, "--out", "other", "--set", "train.steps=14")
+        os.rename(self.folder / "cmp/bf16/seed-1", self.folder / "bf16")
+        os.rename(self.folder / "other", self.folder / "cmp/bf16/seed-1")
+        told = self.mantissa(*compare, "--precisions", "fp32,tf32", "--seeds", "2")
+        self.assertIn("bf16/seed-1 holds a run with other settings, which comparison.json leaves out", told.stderr)
+        kept = json.loads((self.folder / "cmp/comparison.json").read_text())
+        self.assertEqual(len(kept["runs"]), 5)
+
+    def test_an_impossible_record_is_no_report(self):
+        self.mantissa("train", self.run_file, "--out", "a")
+        record = self.folder / "a/record.jsonl"
+        lines = record.read_text().splitlines(keepends=True)
+        record.write_text("".join(lines[1:]))
+        self.fails(1, "line 1: is no run_start", "report", "a", "-o", "r.html")
+        step = next(line for line in lines if '"step":3,' in line)
+        record.write_text("".join(lines[:-1]) + step + lines[-1])
+        self.fails(1, "step 3 comes after step 12", "report", "a", "-o", "r.html")
+
     def test_policies_are_arms_of_a_comparison(self):
         result = self.mantissa("compare", self.run_file, "--precisions", "fp32,bf16", "--policies", "lean,torch mm=fp32",
                                "--out", "cmp", "--json")
@@ -551,8 +710,11 @@ class CliTest(unittest.TestCase):
         self.fails(2, "one seed is no test; use --seeds 5", *compare, "--require", "quality")
         self.fails(2, "--require: is empty; leave the option out, or give it a value", *compare, "--require", "")
         self.fails(2, "valid: 1 to 1000", *compare, "--seeds", "1001")
-        self.fails(2, "would be validated on different windows", *compare, "--set", "train.microbatch=auto",
-                   "--set", "train.eval_windows=4")
+        self.fails(2, "differ in the format alone; name two in --microbatch", *compare, "--attribute")
+        self.fails(2, '"2" is named twice', *compare, "--microbatch", "2,2")
+        self.fails(2, "train.batch 4 is not a multiple of train.microbatch 3", *compare, "--microbatch", "2,3")
+        self.fails(2, "train.memory has no effect", *compare, "--microbatch", "2,4", "--memory", "1GB")
+        self.fails(2, "train.microbatch is set twice", *compare, "--microbatch", "2", "--set", "train.microbatch=4")
         self.fails(2, "there is only bf16; name two", *compare, "--precisions", "bf16", "--require", "speed=1")
         self.fails(2, "set --target", *compare, "--require", "target")
         self.fails(2, "set --price", *compare, "--require", "cost=1", "--target", "2")
@@ -620,8 +782,8 @@ class CliTest(unittest.TestCase):
         resumed = json.loads(self.mantissa("train", "--resume", "a", "--json").stdout)
         self.assertEqual(resumed["loss"], whole["loss"])
         self.fails(2, "train.memory has no effect", "train", self.run_file, "--memory", "1GB", "--out", "d")
-        self.fails(2, "valid: a number and B, kB", "train", self.run_file, "--microbatch", "auto", "--memory", "much",
-                   "--out", "d")
+        self.fails(2, "--set train.memory=much: train.memory is", "train", self.run_file, "--microbatch", "auto",
+                   "--memory", "much", "--out", "d")
         arguments = ("compare", self.run_file, "--precisions", "fp32", "--out", "cmp", "--set", "train.microbatch=auto")
         self.assertEqual(self.mantissa(*arguments).stdout, self.mantissa(*arguments).stdout)
         self.mantissa("lint", self.run_file, "--set", "train.microbatch=auto")

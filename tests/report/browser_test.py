@@ -105,6 +105,19 @@ class BrowserTest(unittest.TestCase):
                 painted = self.painted()
                 self.assertTrue(painted and all(painted.values()), painted)
 
+    def test_ranges_of_one_and_of_a_thousand_layers(self):
+        records.write(self.folder / "ranges-one/run", steps=1, layers=1, ranges_every=1)
+        records.write(self.folder / "ranges-wide/run", steps=8, layers=1000, precision="fp16", ranges_every=2)
+        for name in ("ranges-one", "ranges-wide"):
+            with self.subTest(name):
+                page = self.make_page(name)
+                self.assertLess(page.stat().st_size, 4e6)
+                self.open(page)
+                painted = self.painted()
+                for chart in ("exponents-activation", "exponents-gradient", "exponents-weight", "exponents-update",
+                              "ranges-headroom"):
+                    self.assertTrue(painted[f"chart-{chart}"], chart)
+
     def test_names_from_files_are_texts(self):
         evil = "</script><img src=x onerror=document.title='owned'>\"'&{};"
         folder = "<b onmouseover=alert(1)>&amp;'\"`"

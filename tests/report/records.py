@@ -28,7 +28,20 @@ def statistics(random_, share=0.01):
             "fp16_subnormal": random_.uniform(0, 0.5), "fp16_infinite": 0.0}
 
 
-def write(folder, steps=100, seed=1, precision="fp32", layers=0, gradients_every=20, skipped=(), ended=True,
+def value_range(random_, kind, scope):
+    """A bell of exponents, as values of a layer have."""
+    first, counts = random_.randint(-30, -12), [1, 4, 20, 90, 400, 1200, 1600, 800, 200, 30, 2]
+    total = sum(counts)
+    return {"kind": kind, "scope": scope, "name": "aten::mm", "format": "fp16", "count": total + 7, "zeros": 7, "nan": 0,
+            "positive_infinity": 0, "negative_infinity": 0, "smallest": 2.0 ** first,
+            "largest": 1.5 * 2.0 ** (first + len(counts) - 1), "first_exponent": first, "exponents": counts,
+            "narrow": {"bf16": {"zero": 0, "subnormal": 0, "overflow": 0},
+                       "fp16": {"zero": sum(counts[:max(0, -24 - first)]), "subnormal": 9, "overflow": 0},
+                       "fp8_e4m3": {"zero": sum(counts[:max(0, -9 - first)]), "subnormal": 9, "overflow": 0},
+                       "fp8_e5m2": {"zero": sum(counts[:max(0, -16 - first)]), "subnormal": 9, "overflow": 0}}}
+
+
+def write(folder, steps=100, seed=1, precision="fp32", layers=0, gradients_every=20, ranges_every=0, skipped=(), ended=True,
           fasta="lambda.fa", held_out="chr1:1-100", parameter="blocks.#.weight", message=None, wait_s=0.0,
           cpu="A processor", versions=None):
     """The folder of a run with its record. All values follow from the arguments."""
@@ -49,6 +62,10 @@ def write(folder, steps=100, seed=1, precision="fp32", layers=0, gradients_every
             if layers and step % gradients_every == 0:
                 event["gradients"] = {parameter.replace("#", str(i)): statistics(random_) for i in range(layers)}
             out.write(line("step", **event))
+            if ranges_every and step % ranges_every == 0:
+                out.write(line("ranges", step=step, scale=scale, values=[
+                    value_range(random_, kind, f"blocks.{i}") for i in range(layers)
+                    for kind in ("activation", "gradient", "weight", "update")]))
             if is_skipped:
                 scale /= 2
                 out.write(line("message", step=step, level="info", text=f"step {step} skipped: inf in head"))

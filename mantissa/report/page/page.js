@@ -174,19 +174,66 @@
     };
   };
 
+  // Parts of the axis x as bars above the lines, one below the other.
+  const spanRow = 15;
+  const spanPlugin = (spec) => ({
+    id: "spans",
+    afterDatasetsDraw: ({ ctx, chartArea, scales }) => {
+      const within = (x) =>
+        Math.min(Math.max(scales.x.getPixelForValue(x), chartArea.left), chartArea.right);
+      ctx.save();
+      ctx.font = "11px sans-serif";
+      ctx.textBaseline = "middle";
+      spec.spans.forEach((span, row) => {
+        const y = chartArea.top + 4 + row * spanRow;
+        const [low, full, high] = [span.low, span.full, span.high].map(within);
+        ctx.fillStyle = color(row);
+        ctx.globalAlpha = 0.25;
+        ctx.fillRect(low, y, full - low, spanRow - 4);
+        ctx.globalAlpha = 0.6;
+        ctx.fillRect(full, y, high - full, spanRow - 4);
+        ctx.globalAlpha = 1;
+        ctx.fillStyle = css("--text");
+        ctx.fillText(span.name, Math.min(full + 4, chartArea.right - 60), y + (spanRow - 4) / 2);
+      });
+      ctx.restore();
+    },
+  });
+
+  // Of the lines, and of all that may be seen of spans but those of wide formats.
+  const spanLimits = (spec) => {
+    const ends = spec.lines.flatMap(({ x }) => [x[0], x[x.length - 1]]);
+    const near = spec.spans.flatMap(({ low, high }) => [low, high]).filter((x) => Math.abs(x) < 64);
+    const [low, high] = [Math.min(...ends, ...near), Math.max(...ends, ...near)];
+    return { min: Math.floor(low) - 1, max: Math.ceil(high) + 1 };
+  };
+
+  // Bars get the upper part of the chart for themselves.
+  const spanTop = (spec) => {
+    const top = 1.7 * Math.max(...spec.lines.flatMap(({ y }) => y));
+    const unit = 10 ** Math.floor(Math.log10(top));
+    return Math.ceil(top / unit) * unit;
+  };
+
   const lineConfig = (spec) => {
     const options = baseOptions();
     const datasets = lineDatasets(spec);
+    const plugins = spec.spans ? [spanPlugin(spec)] : [];
     options.parsing = false;
     options.interaction = { mode: "nearest", intersect: false };
     options.scales = {
-      x: axis(spec.x, { type: "linear", max: lastOf(spec), ticks: { precision: 0 } }),
+      x: axis(spec.x, {
+        type: "linear",
+        ...(spec.spans ? spanLimits(spec) : { max: lastOf(spec) }),
+        ticks: { precision: 0 },
+      }),
       y: axis(spec.y, {
         ...(spec.scale === "logarithmic"
           ? logarithmicAxis(spec, datasets)
           : {
               type: "linear",
               ...(isFlat(datasets) ? { beginAtZero: true } : { grace: "4%" }),
+              ...(spec.spans ? { min: 0, max: spanTop(spec) } : {}),
               ticks: { callback: tickText(spec), ...(isPowers(spec) ? { precision: 0 } : {}) },
             }),
       }),
@@ -205,7 +252,7 @@
         },
       },
     };
-    return { type: "line", data: { datasets }, options };
+    return { type: "line", data: { datasets }, options, plugins };
   };
 
   // Bars -------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
+#include "mantissa/report/heat_grid.h"
 #include "mantissa/report/natural_order.h"
 #include "mantissa/report/section.h"
 #include "mantissa/report/statistics.h"
@@ -47,14 +48,6 @@ std::vector<Kind> kinds() {
           {"not finite", "%", 100, 0, percent("non_finite")}};
 }
 
-// The worse of two, where one may be no number.
-double worse(const Kind& kind, double a, double b) {
-  if (std::isnan(a) || std::isnan(b)) {
-    return std::isnan(a) ? b : a;
-  }
-  return kind.worst < kind.best ? std::min(a, b) : std::max(a, b);
-}
-
 // `blocks.3.mlp.up.weight` is of the layer `blocks.3.mlp.up`.
 std::string layer_of(const std::string& parameter) {
   const size_t dot = parameter.rfind('.');
@@ -87,54 +80,27 @@ std::vector<std::string> layers_of(const std::vector<const record::Step*>& steps
   return layers;
 }
 
-// `count` things in at most `most` runs of neighbours.
-std::vector<std::pair<size_t, size_t>> neighbours(size_t count, size_t most) {
-  const size_t each = (count + most - 1) / most;
-  std::vector<std::pair<size_t, size_t>> ranges;
-  for (size_t begin = 0; begin < count; begin += each) {
-    ranges.emplace_back(begin, std::min(count, begin + each));
-  }
-  return ranges;
-}
-
-// The worst of the parameters of each layer; of neighbours where there are too many for a picture.
+// The worst of the parameters of each layer.
 Grid grid_of(const Run& run, size_t most) {
   const std::vector<const record::Step*> steps = looked_at(run);
-  const std::vector<std::string> layers = layers_of(steps);
-  std::map<std::string, size_t> row_of;
-  Grid grid;
-  grid.name = run.name;
-  for (const auto& [begin, end] : neighbours(layers.size(), most)) {
-    for (size_t i = begin; i < end; ++i) {
-      row_of[layers[i]] = grid.rows.size();
-    }
-    grid.rows.push_back(begin + 1 == end ? layers[begin]
-                                         : concat(layers[begin], " to ", layers[end - 1]));
+  std::vector<int64_t> numbers;
+  for (const record::Step* step : steps) {
+    numbers.push_back(step->step);
   }
-  const std::vector<std::pair<size_t, size_t>> ranges = neighbours(steps.size(), most);
-  for (const auto& [begin, end] : ranges) {
-    grid.columns.push_back(begin + 1 == end
-                               ? std::to_string(steps[begin]->step)
-                               : concat(steps[begin]->step, " to ", steps[end - 1]->step));
+  const std::vector<Kind> measured = kinds();
+  std::vector<Measure> measures;
+  for (const Kind& kind : measured) {
+    measures.push_back({kind.name, kind.unit, kind.worst, kind.best, {}});
   }
-  for (const Kind& kind : kinds()) {
-    Measure measure{kind.name, kind.unit, kind.worst, kind.best, {}};
-    measure.values.assign(grid.rows.size(), std::vector<double>(grid.columns.size(), kNone));
-    bool says_something = kind.worst < kind.best;  // all zeros are no news
-    for (size_t column = 0; column < ranges.size(); ++column) {
-      for (size_t i = ranges[column].first; i < ranges[column].second; ++i) {
-        for (const auto& [parameter, numbers] : steps[i]->gradients) {
-          double& cell = measure.values[row_of.at(layer_of(parameter))][column];
-          cell = worse(kind, cell, kind.value(numbers, steps[i]->scale));
-          says_something = says_something || cell > 0;
-        }
+  HeatGrid grid(run.name, layers_of(steps), numbers, std::move(measures), most);
+  for (size_t column = 0; column < steps.size(); ++column) {
+    for (const auto& [parameter, values] : steps[column]->gradients) {
+      for (size_t m = 0; m < measured.size(); ++m) {
+        grid.put(layer_of(parameter), column, m, measured[m].value(values, steps[column]->scale));
       }
     }
-    if (says_something) {
-      grid.measures.push_back(std::move(measure));
-    }
   }
-  return grid;
+  return grid.take();
 }
 
 // One parameter over all steps that were looked at.
