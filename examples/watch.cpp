@@ -1,6 +1,6 @@
 // Where did the NaN come from, and how near is the rest to overflow? A plain LibTorch loop,
-// watched: what is new in it are the three numbered lines. Its temperature falls until a softmax
-// overflows.
+// watched: what is new in it are the three numbered lines. Its temperature falls until a
+// probability is 0, whose logarithm is none.
 #include <cstdio>
 
 #include <ATen/Context.h>
