@@ -120,7 +120,7 @@ class Search {
   std::optional<Remedy> climb(const Change& base, const Ladder& ladder) {
     std::optional<Remedy> best;
     for (const Change& step : ladder) {
-      const std::optional<Remedy> here = apply(together(base, step));
+      std::optional<Remedy> here = apply(together(base, step));
       if (fits(here)) {
         return here;
       }
@@ -170,7 +170,7 @@ std::optional<Remedy> cheapest_remedy(const Configure& configure, const Sharding
                                fewer_bits(config, from), stages(from), more_ranks(from)};
   };
   for (const Ladder& ladder : ladders(sharding)) {
-    const std::optional<Remedy> remedy = search.climb(none, ladder);
+    std::optional<Remedy> remedy = search.climb(none, ladder);
     if (search.fits(remedy)) {
       return remedy;
     }
@@ -178,7 +178,7 @@ std::optional<Remedy> cheapest_remedy(const Configure& configure, const Sharding
   std::optional<Remedy> so_far = search.apply(none);
   for (size_t kind = 0; so_far && kind < ladders(sharding).size(); ++kind) {
     const Ladder ladder = ladders(so_far->change.sharding)[kind];
-    const std::optional<Remedy> next = search.climb(so_far->change, ladder);
+    std::optional<Remedy> next = search.climb(so_far->change, ladder);
     if (search.fits(next)) {
       return next;
     }
