@@ -144,7 +144,8 @@ TEST_P(Matmul, BatchesVectorsAndOuterProductsAreWithinTheBound) {
 }
 
 // Bit for bit the FP32 result rounded once: the promise, and the proof that the own kernel ran. Of
-// integers, whose FP32 sums are exact in every order, for LibTorch's order depends on the processor.
+// integers, whose FP32 sums are exact in every order, for LibTorch's order depends on the
+// processor.
 TEST_P(Matmul, EveryFormIsTheFp32ResultRoundedOnce) {
   const auto integers = [this](at::IntArrayRef sizes) {
     return at::randint(-9, 10, sizes).to(dtype());

@@ -39,8 +39,8 @@ struct Runs {
 
 /// Reads what each path names: a record, the folder of a run, or a folder of such folders (what
 /// `mantissa compare --out` names). Throws IoError for what is not there, Corruption for a record
-/// that is damaged or impossible (record/reader.h), Unsupported for one of a later schema, and InvalidArgument for a
-/// run that is named twice.
+/// that is damaged or impossible (record/reader.h), Unsupported for one of a later schema, and
+/// InvalidArgument for a run that is named twice.
 MANTISSA_API Runs read_runs(const std::vector<std::filesystem::path>& paths,
                             FileSystem& files = posix_files());
 

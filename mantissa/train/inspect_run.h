@@ -35,8 +35,8 @@ struct InspectedStep {
   double loss = 0;  // nats a target
   double scale = 1;
   bool skipped = false;
-  double time_s = 0;  // with looking, and
-  double look_s = 0;  // looking alone
+  double time_s = 0;                // with looking, and
+  double look_s = 0;                // looking alone
   monitor::NonfiniteOrigin origin;  // of the first value that is not finite; empty: all are
 };
 
