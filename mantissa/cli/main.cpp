@@ -70,7 +70,8 @@ int run(int argc, char** argv) {
       "Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 failed or a\n"
       "file that cannot be read (lint: hazards), 2 wrong usage or input (lint: also failed), 3 a "
       "gate\n"
-      "of compare --require was not met or a plan fits nowhere, 75 interrupted and saved (train: go on with --resume;\n"
+      "of compare --require was not met or a plan fits nowhere, 75 interrupted and saved (train: "
+      "go on with --resume;\n"
       "compare: repeat).");
   int exit_code = kDone;
   const auto fail = [&](const std::string& message) {
