@@ -14,6 +14,7 @@
 
 #include "mantissa/amp/autocast.h"
 #include "mantissa/tensor/dtype.h"
+#include "mantissa/tensor/memory.h"
 
 namespace mantissa::amp {
 namespace {
@@ -164,6 +165,7 @@ at::Tensor cast_through_cache(const at::Tensor& tensor, at::ScalarType dtype,
   }
   ++cache.statistics.casts;
   const c10::InferenceMode recorded(false);  // turns grad mode on as well
+  const tensor::memory::CategoryScope casts(tensor::memory::Category::casts);
   // Uses with a history of their own need numbers without one, which would keep the weight alive.
   at::Tensor result = (sums_gradients_in_fp32 ? tensor.detach() : tensor).to(dtype);
   drop_casts_of_freed_weights(cache);

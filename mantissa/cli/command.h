@@ -29,5 +29,6 @@ void add_lint(CLI::App& app, int& exit_code);
 void add_numerics(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
+void add_plan(CLI::App& app, int& exit_code);
 
 }  // namespace mantissa::cli

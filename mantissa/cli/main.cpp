@@ -70,14 +70,15 @@ int run(int argc, char** argv) {
       "Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 failed or a\n"
       "file that cannot be read (lint: hazards), 2 wrong usage or input (lint: also failed), 3 a "
       "gate\n"
-      "of compare --require was not met, 75 interrupted and saved (train: go on with --resume;\n"
+      "of compare --require was not met or a plan fits nowhere, 75 interrupted and saved (train: "
+      "go on with --resume;\n"
       "compare: repeat).");
   int exit_code = kDone;
   const auto fail = [&](const std::string& message) {
     return report(message, exit_code == kDone ? kFailed : exit_code);
   };
-  for (const auto add : {add_train, add_eval, add_compare, add_report, add_inspect, add_lint,
-                         add_policy, add_numerics, add_doctor}) {
+  for (const auto add : {add_train, add_eval, add_compare, add_report, add_plan, add_inspect,
+                         add_lint, add_policy, add_numerics, add_doctor}) {
     add(app, exit_code);
   }
   try {

@@ -29,6 +29,7 @@
 #include "mantissa/tensor/dtype.h"
 #include "mantissa/tensor/recompute.h"
 #include "mantissa/tensor/scope.h"
+#include "mantissa/tensor/shapes_only.h"
 
 namespace mantissa::models {
 namespace {
@@ -45,6 +46,9 @@ at::Tensor drop(const TransformerOptions& options, const at::Tensor& x) {
 at::Tensor normal_parameter(std::initializer_list<int64_t> shape, double deviation, uint64_t seed,
                             uint64_t index, at::Device device) {
   at::Tensor parameter = at::empty(shape, at::kFloat);
+  if (tensor::is_shapes_only()) {
+    return parameter.to(device).requires_grad_();
+  }
   Random random(seed, kInitStream + index);
   auto* values = parameter.mutable_data_ptr<float>();
   for (int64_t i = 0; i < parameter.numel(); ++i) {

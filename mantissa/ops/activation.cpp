@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
@@ -20,6 +19,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/ops/cpu/activation_kernel.h"
+#include "mantissa/ops/parallel.h"
 #include "mantissa/ops/tensor_blocks.h"
 #include "mantissa/tensor/dtype.h"
 #include "mantissa/tensor/recompute.h"
@@ -37,7 +37,7 @@ constexpr int64_t kBlock = 4096;  // numbers, which stay in the L1 cache
 // call(first, count) of blocks of `count` numbers.
 template <typename Call>
 void for_blocks(int64_t count, const Call& call) {
-  at::parallel_for(0, (count + kBlock - 1) / kBlock, 4, [&](int64_t begin, int64_t end) {
+  parallel_for(0, (count + kBlock - 1) / kBlock, 4, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       call(i * kBlock, std::min(kBlock, count - i * kBlock));
     }

@@ -4,7 +4,6 @@
 #include <optional>
 #include <tuple>
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_cpu_dispatch.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_cpu_dispatch.h>
@@ -13,6 +12,7 @@
 
 #include "mantissa/ops/compute_path.h"
 #include "mantissa/ops/flash_attention.h"
+#include "mantissa/ops/parallel.h"
 #include "mantissa/tensor/dtype.h"
 
 namespace mantissa::ops {
@@ -134,7 +134,7 @@ Tensor empty_like_heads(const Tensor& tensor) {
 template <typename Call>
 void for_each_head(const Tensor& query, const Call& call) {
   const int64_t heads = query.size(1);
-  at::parallel_for(0, query.size(0) * heads, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, query.size(0) * heads, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       call(i / heads, i % heads);
     }

@@ -6,7 +6,6 @@
 #include <mutex>
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
@@ -19,6 +18,7 @@
 #include "mantissa/numerics/convert_kernels.h"
 #include "mantissa/ops/cpu/blocks.h"
 #include "mantissa/ops/cpu/dropout_kernel.h"
+#include "mantissa/ops/parallel.h"
 #include "mantissa/tensor/dtype.h"
 
 namespace mantissa::ops {
@@ -60,7 +60,7 @@ void drop_into(const Tensor& out, const Tensor& x_in, const OptionalTensor& resi
   const void* residual_data = residual.defined() ? residual.const_data_ptr() : nullptr;
   void* out_data = out.mutable_data_ptr();
   const int64_t numbers = x.numel();
-  at::parallel_for(0, (numbers + kBlock - 1) / kBlock, 4, [&](int64_t begin, int64_t end) {
+  parallel_for(0, (numbers + kBlock - 1) / kBlock, 4, [&](int64_t begin, int64_t end) {
     alignas(64) std::array<uint32_t, kBlock / 2 + numerics::kernels::kMaxRandomGroup> words;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i * kBlock;

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
@@ -17,6 +16,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/ops/cpu/norm_kernel.h"
+#include "mantissa/ops/parallel.h"
 #include "mantissa/ops/tensor_blocks.h"
 #include "mantissa/tensor/dtype.h"
 
@@ -92,7 +92,7 @@ Tensor gather(const Tensor& table_in, const Tensor& indices, ScalarType dtype) {
   auto* to = static_cast<char*>(out.mutable_data_ptr());
   const int64_t row_bytes = width * static_cast<int64_t>(table.element_size());
   constexpr int64_t kGrain = 64;
-  at::parallel_for(0, indices.numel(), kGrain, [&](int64_t begin, int64_t end) {
+  parallel_for(0, indices.numel(), kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       if (table.scalar_type() == dtype) {
         std::memcpy(to + i * row_bytes, from + index[i] * row_bytes,
@@ -194,7 +194,7 @@ Tensor scatter(const Tensor& grad_out_in, const Tensor& indices, int64_t rows, i
   const auto options = grad_out.options();
   const Tensor parts = at::empty({pieces, width}, options.dtype(at::kFloat));
   auto* part = parts.mutable_data_ptr<float>();
-  at::parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       add_up(uses.pieces()[static_cast<size_t>(i)], part + i * width);
     }
@@ -207,7 +207,7 @@ Tensor scatter(const Tensor& grad_out_in, const Tensor& indices, int64_t rows, i
   auto* bytes = static_cast<char*>(result.mutable_data_ptr());
   const int64_t row_bytes = width * static_cast<int64_t>(result.element_size());
   constexpr int64_t kGrain = 16;
-  at::parallel_for(0, rows, kGrain, [&](int64_t begin, int64_t end) {
+  parallel_for(0, rows, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end;) {
       const int64_t used = std::min(end, uses.next_used(row));
       std::memset(bytes + row * row_bytes, 0, static_cast<size_t>((used - row) * row_bytes));

@@ -6,7 +6,6 @@
 #include <tuple>
 #include <vector>
 
-#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
@@ -21,6 +20,7 @@
 #include "mantissa/ops/compute_path.h"
 #include "mantissa/ops/cpu/cross_entropy_rows.h"
 #include "mantissa/ops/panel_product.h"
+#include "mantissa/ops/parallel.h"
 #include "mantissa/ops/tf32.h"
 #include "mantissa/tensor/dtype.h"
 
@@ -218,17 +218,16 @@ class PanelLoss {
         grad_input_.defined() || grad_weight_.defined() || grad_bias_.defined();
     auto* logits = logits_.mutable_data_ptr<float>();
     const auto* targets = targets_.const_data_ptr<int64_t>() + row;
-    at::parallel_for(
-        0, rows, std::max<int64_t>(1, kGrain / classes_), [&](int64_t begin, int64_t end) {
-          const cpu::CrossEntropyRows part = {
-              logits + begin * classes_, end - begin,           classes_,
-              targets + begin,           options_.ignore_index, options_.label_smoothing};
-          if (has_gradient) {
-            cpu::cross_entropy_rows_with_gradient(part, scale_, losses + begin);
-          } else {
-            cpu::cross_entropy_rows(part, losses + begin);
-          }
-        });
+    parallel_for(0, rows, std::max<int64_t>(1, kGrain / classes_), [&](int64_t begin, int64_t end) {
+      const cpu::CrossEntropyRows part = {
+          logits + begin * classes_, end - begin,           classes_,
+          targets + begin,           options_.ignore_index, options_.label_smoothing};
+      if (has_gradient) {
+        cpu::cross_entropy_rows_with_gradient(part, scale_, losses + begin);
+      } else {
+        cpu::cross_entropy_rows(part, losses + begin);
+      }
+    });
   }
 
   const LinearCrossEntropyOptions& options_;
@@ -398,6 +397,9 @@ TORCH_LIBRARY_IMPL(mantissa, Autograd, library) {
 }
 
 TORCH_LIBRARY_IMPL(mantissa, CPU, library) { library.impl("_linear_cross_entropy", &forward_cpu); }
+
+// The key of tensor::ShapesOnly, which would take the composition.
+TORCH_LIBRARY_IMPL(mantissa, FPGA, library) { library.impl("_linear_cross_entropy", &forward_cpu); }
 
 TORCH_LIBRARY_IMPL(mantissa, Meta, library) {
   library.impl("_linear_cross_entropy", &forward_meta);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
@@ -16,6 +15,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/ops/cpu/blocks.h"
 #include "mantissa/ops/cpu/right_angle_kernel.h"
+#include "mantissa/ops/parallel.h"
 #include "mantissa/tensor/dtype.h"
 
 // Shapes: B rows of the batch, C channels, L numbers a row.
@@ -164,7 +164,7 @@ class Filters {
 
 template <typename Call>
 void for_channels(int64_t channels, const RightAnglePlan& plan, Pass pass, const Call& call) {
-  at::parallel_for(0, channels, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, channels, 1, [&](int64_t begin, int64_t end) {
     const Buffers buffers(plan.size(), pass);
     for (int64_t c = begin; c < end; ++c) {
       call(c, buffers);

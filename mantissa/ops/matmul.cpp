@@ -15,6 +15,7 @@
 
 #include "mantissa/ops/compute_path.h"
 #include "mantissa/ops/panel_product.h"
+#include "mantissa/ops/parallel.h"
 #include "mantissa/tensor/dtype.h"
 
 // LibTorch's own kernels are called as at::cpu::NAME: past the dispatcher, which would come back
@@ -83,7 +84,7 @@ Tensor by_panels(ComputePath path, const Tensor& a_in, const Tensor& b_in, const
     }
   };
   if (batch >= at::get_num_threads()) {
-    at::parallel_for(0, batch, 1, multiply);
+    parallel_for(0, batch, 1, multiply);
   } else {
     multiply(0, batch);
   }

@@ -5,7 +5,6 @@
 #include <tuple>
 #include <vector>
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -21,6 +20,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/ops/cpu/blocks.h"
 #include "mantissa/ops/cpu/norm_kernel.h"
+#include "mantissa/ops/parallel.h"
 #include "mantissa/ops/scratch.h"
 #include "mantissa/ops/tensor_blocks.h"
 #include "mantissa/tensor/dtype.h"
@@ -106,7 +106,7 @@ struct Rows {
   // call(chunk, first row, rows) of each block, the blocks of a chunk in order.
   template <typename Call>
   void for_blocks(const Call& call) const {
-    at::parallel_for(0, chunks(), 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, chunks(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t last = std::min(rows, (i + 1) * chunk());
         for (int64_t row = i * chunk(); row < last; row += block()) {

@@ -10,6 +10,7 @@
 #include "mantissa/ops/block_product.h"
 #include "mantissa/ops/cpu/product_kernel.h"
 #include "mantissa/ops/element.h"
+#include "mantissa/ops/parallel.h"
 
 namespace mantissa::ops {
 namespace {
@@ -66,10 +67,12 @@ void panel_product(const Factor& a, const Factor& b, int64_t m, int64_t n, int64
   MANTISSA_ASSERT(m > 0 && n > 0 && k > 0);
   MANTISSA_ASSERT((a.row_stride == 1 || a.col_stride == 1) &&
                   (b.row_stride == 1 || b.col_stride == 1));
+  tensor::note_flops(
+      a.format, 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
   const cpu::Lines rows = {a.data, a.format, a.row_stride, a.col_stride, m, k};
   const cpu::Lines cols = {b.data, b.format, b.col_stride, b.row_stride, n, k};
   const std::vector<Block> blocks = blocks_of(m, n, k, at::get_num_threads());
-  at::parallel_for(0, static_cast<int64_t>(blocks.size()), 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, static_cast<int64_t>(blocks.size()), 1, [&](int64_t begin, int64_t end) {
     PanelProduct product(rows, cols, out);
     for (int64_t i = begin; i < end; ++i) {
       multiply_block(product, blocks[static_cast<size_t>(i)], k);

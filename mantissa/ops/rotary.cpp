@@ -5,7 +5,6 @@
 #include <tuple>
 #include <vector>
 
-#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
@@ -21,6 +20,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/ops/cpu/activation_kernel.h"
+#include "mantissa/ops/parallel.h"
 #include "mantissa/ops/tensor_blocks.h"
 #include "mantissa/tensor/dtype.h"
 
@@ -28,7 +28,8 @@ namespace mantissa::ops {
 namespace {
 
 struct CachedTables {
-  std::tuple<int64_t, int64_t, double, at::ScalarType, at::Device> key;
+  // The last one: without numbers.
+  std::tuple<int64_t, int64_t, double, at::ScalarType, at::Device, bool> key;
   std::pair<at::Tensor, at::Tensor> tables;
 };
 
@@ -41,7 +42,7 @@ std::pair<at::Tensor, at::Tensor> compute_tables(int64_t length, int64_t head_wi
   auto* cosine = cosines.mutable_data_ptr<double>();
   auto* sine = sines.mutable_data_ptr<double>();
   const int64_t half = head_width / 2;
-  for (int64_t t = 0; t < length; ++t) {
+  for (int64_t t = 0; t < (tensor::is_shapes_only() ? 0 : length); ++t) {
     for (int64_t c = 0; c < head_width; ++c) {
       const double frequency =
           std::pow(base, -2.0 * static_cast<double>(c % half) / static_cast<double>(head_width));
@@ -61,7 +62,8 @@ std::pair<at::Tensor, at::Tensor> rotary_tables(int64_t length, int64_t head_wid
   MANTISSA_CHECK(head_width > 0 && head_width % 2 == 0, InvalidArgument, "rotary: head width ",
                  head_width, "; it must be even and positive");
   thread_local std::vector<CachedTables> cache;
-  const auto key = std::make_tuple(length, head_width, base, dtype, device);
+  const bool is_empty = tensor::is_shapes_only();
+  const auto key = std::make_tuple(length, head_width, base, dtype, device, is_empty);
   for (const CachedTables& entry : cache) {
     if (entry.key == key) {
       return entry.tables;
@@ -69,7 +71,9 @@ std::pair<at::Tensor, at::Tensor> rotary_tables(int64_t length, int64_t head_wid
   }
   const c10::InferenceMode savable(false);  // turns grad mode on as well
   const at::NoGradGuard no_grad;
-  if (cache.size() == kCachedTables) {
+  if (is_empty) {
+    tensor::at_end_of_shapes_only([] { cache.clear(); });
+  } else if (cache.size() == kCachedTables) {
     cache.erase(cache.begin());
   }
   cache.push_back({key, compute_tables(length, head_width, base, dtype, device)});
@@ -122,7 +126,7 @@ void for_tokens(const Tensor& qkv, double base, const Call& call) {
   const auto* cosine = cosines.const_data_ptr<float>();
   const auto* sine = sines.const_data_ptr<float>();
   constexpr int64_t kGrain = 16;
-  at::parallel_for(0, qkv.size(0) * length, kGrain, [&](int64_t begin, int64_t end) {
+  parallel_for(0, qkv.size(0) * length, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t token = begin; token < end; ++token) {
       const int64_t row = token % length * width;
       call(token, cosine + row, sine + row);

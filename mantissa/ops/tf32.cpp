@@ -3,12 +3,12 @@
 #include <memory>
 #include <span>
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
 
 #include "mantissa/base/error.h"
 #include "mantissa/numerics/convert.h"
 #include "mantissa/ops/install_cpu_kernels.h"
+#include "mantissa/ops/parallel.h"
 #include "mantissa/tensor/thread_state.h"
 
 namespace mantissa::ops {
@@ -45,7 +45,7 @@ at::Tensor round_to_tf32(const at::Tensor& tensor) {
   at::Tensor result = at::empty_like(source);
   const float* from = source.const_data_ptr<float>();
   auto* to = result.mutable_data_ptr<float>();
-  at::parallel_for(0, source.numel(), kGrain, [&](int64_t begin, int64_t end) {
+  parallel_for(0, source.numel(), kGrain, [&](int64_t begin, int64_t end) {
     const auto count = static_cast<size_t>(end - begin);
     numerics::round_to(numerics::Format::tf32, std::span(from + begin, count),
                        std::span(to + begin, count));

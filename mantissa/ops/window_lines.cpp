@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 
 #include "mantissa/ops/element.h"
+#include "mantissa/ops/parallel.h"
 #include "mantissa/ops/scratch.h"
 
 namespace mantissa::ops {
@@ -228,7 +229,7 @@ template <typename Call>
 void in_parts(int64_t count, const Call& call) {
   const int64_t threads = at::get_num_threads();
   const int64_t part = std::clamp<int64_t>(count / threads, 1, kUnits);
-  at::parallel_for(0, (count + part - 1) / part, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, (count + part - 1) / part, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       call(i * part, std::min(part, count - i * part));
     }
@@ -250,7 +251,7 @@ void add_by_lines(const WindowSums& sums) {
   const int64_t threads = at::get_num_threads();
   // Without effect on the results.
   const int64_t step = std::clamp<int64_t>(windows * groups / threads, 64, line_windows(sums.axes));
-  at::parallel_for(0, (windows + step - 1) / step * groups, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, (windows + step - 1) / step * groups, 1, [&](int64_t begin, int64_t end) {
     std::optional<LineSums> range;
     for (int64_t i = begin; i < end; ++i) {
       if (i == begin || i % groups == 0) {

@@ -6,6 +6,7 @@
 
 #include "mantissa/ops/block_product.h"
 #include "mantissa/ops/cpu/product_kernel.h"
+#include "mantissa/ops/parallel.h"
 #include "mantissa/ops/scratch.h"
 
 namespace mantissa::ops {
@@ -362,7 +363,7 @@ void multiply(const Sums& sums, const Filter& filter, int64_t n, int64_t k) {
   const std::vector<Block> blocks =
       blocks_of(sums.extent.rows, n, k, (threads + groups - 1) / groups);
   const auto count = std::ssize(blocks);
-  at::parallel_for(0, groups * count, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, groups * count, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       Product product(sums, taps, i / count);
       multiply_block(product, blocks[static_cast<size_t>(i % count)], k);

@@ -96,7 +96,8 @@ std::vector<Figure> comparison_figures() {
                      [](const Summary& run) {
                        return run.peak_bytes.empty() ? Number() : Number(total_peak(run));
                      }});
-  for (const char* category : {"weights", "gradients", "optimizer", "activations", "other"}) {
+  for (const char* category :
+       {"weights", "gradients", "optimizer", "activations", "casts", "other"}) {
     const auto bytes = [category](const Summary& run) {
       const auto found = run.peak_bytes.find(category);
       return found == run.peak_bytes.end() ? std::optional<int64_t>() : found->second;

@@ -39,6 +39,7 @@ TEST(Comparison, HasAColumnARunAndARowAFigure) {
             "  gradients                  -        -\n"
             "  optimizer                  -        -\n"
             "  activations          60.0 kB  60.0 kB\n"
+            "  casts                      -        -\n"
             "  other                      -        -\n"
             "bytes a parameter        10.03    10.03\n"
             "validation, bits/base   1.9765   1.9765\n"

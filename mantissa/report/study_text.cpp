@@ -229,7 +229,8 @@ std::string study_table(const Study& study) {
     return std::isnan(arm.tokens_per_s) ? "-" : count_text(arm.tokens_per_s);
   });
   add("peak tensor bytes", [](const ArmResult& arm) { return bytes_text(arm.peak_total); });
-  for (const char* category : {"weights", "gradients", "optimizer", "activations", "other"}) {
+  for (const char* category :
+       {"weights", "gradients", "optimizer", "activations", "casts", "other"}) {
     add(concat("  ", category), [&](const ArmResult& arm) {
       const auto found = arm.peak_bytes.find(category);
       return found == arm.peak_bytes.end() ? std::string("-") : bytes_text(found->second);

@@ -1,11 +1,13 @@
 #include "mantissa/tensor/memory.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -94,6 +96,7 @@ class Memory {
     {
       const std::lock_guard lock(mutex_);
       ledger_.remove(header.holder, header.size_bytes);
+      note(header.holder, -header.size_bytes);
       total_.store(ledger_.total(), std::memory_order_relaxed);
       if (deleter == nullptr) {
         arena_->free(static_cast<Arena::Block*>(context));
@@ -109,6 +112,8 @@ class Memory {
     const uint32_t holder =
         Ledger::holder(category, scope.value_or(Ledger::scope_of(header.holder)));
     ledger_.move(header.holder, holder, header.size_bytes);
+    note(header.holder, -header.size_bytes);
+    note(holder, header.size_bytes);
     header.holder = holder;
   }
 
@@ -128,6 +133,21 @@ class Memory {
   }
   Allocator allocator() const { return allocator_; }
   bool is_caching() const { return allocator() == Allocator::caching; }
+  bool is_addresses() const { return allocator() == Allocator::addresses; }
+
+  void begin_journal() {
+    const std::lock_guard lock(mutex_);
+    MANTISSA_CHECK(!journal_, InvalidArgument, "memory: a second journal; end the first one");
+    journal_.emplace();
+  }
+  void end_journal() {
+    const std::lock_guard lock(mutex_);
+    journal_.reset();
+  }
+  std::vector<Change> changes() {
+    const std::lock_guard lock(mutex_);
+    return *journal_;
+  }
 
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
@@ -164,14 +184,22 @@ class Memory {
     }
     const uint32_t holder = Ledger::holder(category, known_scope);
     ledger_.add(holder, size_bytes);
+    note(holder, size_bytes);
     total_.store(ledger_.total(), std::memory_order_relaxed);
     return holder;
+  }
+
+  void note(uint32_t holder, int64_t size_bytes) {
+    if (journal_) {
+      journal_->push_back({Ledger::category_of(holder), size_bytes});
+    }
   }
 
   static constexpr int64_t kCheckEveryBytes = int64_t{64} << 20;
 
   std::mutex mutex_;
   Ledger ledger_;
+  std::optional<std::vector<Change>> journal_;
   std::unique_ptr<Arena> arena_;
   std::atomic<Allocator> allocator_ = Allocator::system;
   std::atomic<int64_t> total_ = 0;  // of the ledger, to be looked at without the lock
@@ -207,6 +235,9 @@ class CountingAllocator : public c10::Allocator {
       return {nullptr, nullptr, &release, at::kCPU};
     }
     const auto size = static_cast<int64_t>(size_bytes);
+    if (memory().is_addresses()) {
+      return addresses(size_bytes);
+    }
     memory().require_room(size);
     if (size_bytes >= kSmallestInArena && memory().is_caching()) {
       uint32_t holder = 0;
@@ -214,11 +245,7 @@ class CountingAllocator : public c10::Allocator {
         return behind(new (Arena::data(block)) Header{block, nullptr, size, holder});
       }
     }
-    c10::DataPtr inner = from_wrapped(size_bytes);
-    const c10::DeleterFnPtr deleter = inner.get_deleter();
-    void* begin = inner.get();
-    return behind(new (begin) Header{inner.release_context(), deleter, size,
-                                     memory().add(size, current_category)});
+    return counted(from_wrapped(size_bytes), size);
   }
 
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -232,6 +259,39 @@ class CountingAllocator : public c10::Allocator {
     void* data = header + 1;
     return {data, data, &release, at::kCPU};
   }
+
+  static c10::DataPtr counted(c10::DataPtr inner, int64_t size) {
+    const c10::DeleterFnPtr deleter = inner.get_deleter();
+    void* begin = inner.get();
+    return behind(new (begin) Header{inner.release_context(), deleter, size,
+                                     memory().add(size, current_category)});
+  }
+
+  // Zeros, so that what nothing was computed into is finite and the same each time.
+  c10::DataPtr addresses(size_t size_bytes) {
+    const auto size = static_cast<int64_t>(size_bytes);
+    if (size_bytes < kSmallestInArena) {
+      c10::DataPtr data = counted(from_wrapped(size_bytes), size);
+      std::memset(data.get(), 0, size_bytes);
+      return data;
+    }
+    const size_t whole = size_bytes + sizeof(Pages);
+    void* const begin = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    MANTISSA_CHECK(begin != MAP_FAILED, tensor::memory::OutOfMemory, "memory: the system has no ",
+                   whole, " addresses left; lift the limit on them (ulimit -v)", kRemedy);
+    ::madvise(begin, whole, MADV_NOHUGEPAGE);  // of a huge page the first touch would take it whole
+    auto* const pages = new (begin) Pages{whole, {}};
+    return behind(new (&pages->header)
+                      Header{pages, &unmap, size, memory().add(size, current_category)});
+  }
+
+  struct Pages {
+    alignas(64) size_t bytes;
+    Header header;
+  };
+
+  static void unmap(void* context) { ::munmap(context, static_cast<Pages*>(context)->bytes); }
 
   c10::DataPtr from_wrapped(size_t size_bytes) {
     try {
@@ -296,6 +356,8 @@ std::string_view name_of(Category category) {
       return "optimizer";
     case Category::activations:
       return "activations";
+    case Category::casts:
+      return "casts";
     case Category::other:
       return "other";
   }
@@ -303,7 +365,15 @@ std::string_view name_of(Category category) {
 }
 
 std::string_view name_of(Allocator allocator) {
-  return allocator == Allocator::caching ? "caching" : "system";
+  switch (allocator) {
+    case Allocator::system:
+      return "system";
+    case Allocator::caching:
+      return "caching";
+    case Allocator::addresses:
+      return "addresses";
+  }
+  MANTISSA_ASSERT(false);
 }
 
 Allocator parse_allocator(std::string_view name) {
@@ -379,6 +449,15 @@ Peak peak() {
 }
 
 Bytes peak_bytes() { return peak().bytes; }
+
+Journal::Journal() {
+  require_counting();
+  memory().begin_journal();
+}
+
+Journal::~Journal() { memory().end_journal(); }
+
+std::vector<Change> Journal::changes() const { return memory().changes(); }
 
 void reset_peak() {
   require_counting();

@@ -29,11 +29,18 @@
 /// All functions are thread-safe but the installation.
 namespace mantissa::tensor::memory {
 
-enum class Category { weights, gradients, optimizer, activations, other };
+enum class Category {
+  weights,
+  gradients,
+  optimizer,
+  activations,
+  casts,  // of FP32 weights to 16 bits, within a step
+  other,
+};
 
-inline constexpr std::array<Category, 5> kCategories = {Category::weights, Category::gradients,
+inline constexpr std::array<Category, 6> kCategories = {Category::weights,   Category::gradients,
                                                         Category::optimizer, Category::activations,
-                                                        Category::other};
+                                                        Category::casts,     Category::other};
 
 MANTISSA_API std::string_view name_of(Category category);
 
@@ -61,11 +68,15 @@ MANTISSA_API int64_t room_for_tensors();
 
 /// Where tensors get their memory.
 enum class Allocator {
-  system,   // from LibTorch's allocator, as it was at the installation
-  caching,  // large ones from an arena of this process (base/arena.h), which keeps what is freed
+  system,     // from LibTorch's allocator, as it was at the installation
+  caching,    // large ones from an arena of this process (base/arena.h), which keeps what is freed
+  addresses,  // large ones get none, but pages of zeros on first touch: see ShapesOnly; no run has
+              // it
 };
 
 MANTISSA_API std::string_view name_of(Allocator allocator);
+
+/// Those that a run may have: caching and system.
 MANTISSA_API Allocator parse_allocator(std::string_view name);
 
 /// Of tensors from here on; those that exist stay where they are, and are freed as they must be.
@@ -121,6 +132,25 @@ struct Bytes {
 // These throw InvalidArgument while nothing is counted: zero would be a wrong answer.
 
 MANTISSA_API Bytes live_bytes();
+
+/// Bytes that one category gained or lost.
+struct Change {
+  Category category = Category::other;
+  int64_t bytes = 0;
+};
+
+/// Writes down every change of the live bytes while it lives, in order; one at a time. With them
+/// the peak of any part of the memory can be found afterwards.
+class MANTISSA_API Journal {
+ public:
+  Journal();
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+  /// Those so far.
+  std::vector<Change> changes() const;
+};
 
 /// What one scope has of one category (tensor/scope.h). A scope has what was allocated within it,
 /// a gradient that of its parameter: blocks.0.mlp for blocks.0.mlp.weight.

@@ -28,6 +28,10 @@ class MANTISSA_API Ledger {
     return holder / static_cast<uint32_t>(kCategories.size());
   }
 
+  static Category category_of(uint32_t holder) {
+    return static_cast<Category>(holder % static_cast<uint32_t>(kCategories.size()));
+  }
+
   void add(uint32_t holder, int64_t size_bytes) {
     change(holder, size_bytes);
     total_ += size_bytes;

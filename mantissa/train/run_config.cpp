@@ -197,28 +197,6 @@ toml::table parse_value(const Setting& setting) {
   }
 }
 
-// Nothing where it is none: a number, and a unit of 1000s or 1024s.
-std::optional<int64_t> parse_bytes(const std::string& text) {
-  constexpr std::array<std::pair<std::string_view, double>, 8> kUnits = {{{"B", 1},
-                                                                          {"kB", 1e3},
-                                                                          {"MB", 1e6},
-                                                                          {"GB", 1e9},
-                                                                          {"KiB", 0x1p10},
-                                                                          {"MiB", 0x1p20},
-                                                                          {"GiB", 0x1p30},
-                                                                          {"TB", 1e12}}};
-  double number = 0;
-  const auto end = std::from_chars(text.data(), text.data() + text.size(), number).ptr;
-  std::string_view unit(end, text.data() + text.size() - end);
-  unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
-  for (const auto& [name, factor] : kUnits) {
-    if (unit == name && number * factor >= 1 && number * factor < 0x1p62) {
-      return static_cast<int64_t>(number * factor);
-    }
-  }
-  return std::nullopt;
-}
-
 // Is there a word `setting` with a `=` after it? In the text of a policy and in its file alike.
 bool assigns(const std::string& source, const std::string& setting) {
   for (size_t at = source.find(setting); at != std::string::npos;
@@ -473,6 +451,27 @@ std::string RunConfig::scale_kind() const {
     return scale.kind;
   }
   return precision.compute == "fp16" ? "dynamic" : "none";
+}
+
+std::optional<int64_t> parse_bytes(const std::string& text) {
+  constexpr std::array<std::pair<std::string_view, double>, 8> kUnits = {{{"B", 1},
+                                                                          {"kB", 1e3},
+                                                                          {"MB", 1e6},
+                                                                          {"GB", 1e9},
+                                                                          {"KiB", 0x1p10},
+                                                                          {"MiB", 0x1p20},
+                                                                          {"GiB", 0x1p30},
+                                                                          {"TB", 1e12}}};
+  double number = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), number).ptr;
+  std::string_view unit(end, text.data() + text.size() - end);
+  unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
+  for (const auto& [name, factor] : kUnits) {
+    if (unit == name && number * factor >= 1 && number * factor < 0x1p62) {
+      return static_cast<int64_t>(number * factor);
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<int64_t> RunConfig::memory_bytes() const { return parse_bytes(train.memory); }

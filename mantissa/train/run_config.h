@@ -92,6 +92,9 @@ struct ScaleConfig {
   int64_t regrowth_interval = 0;
 };
 
+/// `2GB`, `40GiB`: a number and B, kB, MB, GB, TB, KiB, MiB or GiB. Nothing where it is none.
+MANTISSA_API std::optional<int64_t> parse_bytes(const std::string& text);
+
 /// All that decides a run, as a value: one TOML file, `section.key`. Every key, its default and
 /// its meaning: `describe_keys()`.
 struct RunConfig {

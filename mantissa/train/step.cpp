@@ -73,6 +73,7 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     report.loss += loss.item<double>();
     parts.scaler.scale(weighted(loss)).backward();
     if (microbatches.size() > 1) {
+      const CategoryScope sums(Category::gradients);
       parts.optimizer.accumulate_();
     }
   }

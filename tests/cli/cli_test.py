@@ -281,6 +281,68 @@ class CliTest(unittest.TestCase):
         self.assertIn("these formats differ", json.loads(self.mantissa(*mixed, "--json").stdout)[0]["note"])
         self.fails(2, "unknown operation", "policy", "explain", "mn", "fp32")
 
+    def test_plan_says_what_a_run_will_take(self):
+        plan = json.loads(self.mantissa("plan", self.run_file, "--json").stdout)
+        run = json.loads(self.mantissa("train", self.run_file, "--out", "a", "--json").stdout.splitlines()[-1])
+        self.assertEqual(plan["parameters"], run["params"])
+        of_tensors = plan["bytes_per_rank"]["total"] - plan["bytes_per_rank"]["fragmentation"]
+        self.assertAlmostEqual(of_tensors / sum(run["peak_bytes"].values()), 1, delta=0.05)
+        by_category = {name: size for name, size in plan["bytes_per_rank"].items() if name != "total"}
+        self.assertEqual(sum(by_category.values()), plan["bytes_per_rank"]["total"])
+
+    def test_plan_shows_the_classic_case(self):
+        recipe = SOURCE / "recipes" / "dna-2.5b.toml"
+        arguments = ["plan", recipe, "--ranks", 8, "--zero", "0,3", "--device", "A100-40GB,H100"]
+        plan = json.loads(self.mantissa(*arguments, "--json").stdout)
+        self.assertAlmostEqual(plan["parameters"] / 2.5e9, 1, delta=0.02)
+        self.assertAlmostEqual(plan["fp32_state_bytes"] / plan["parameters"], 16, delta=0.01)
+        self.assertAlmostEqual(plan["state_bytes"] / plan["parameters"], 16, delta=0.01)
+        self.assertEqual([stage["zero"] for stage in plan["stages"]], [0, 3])
+        self.assertGreater(plan["stages"][0]["state_bytes"], 40e9)
+        self.assertLess(plan["stages"][1]["state_bytes"], 10e9)
+        self.assertEqual(plan["bytes_per_rank"], plan["stages"][1]["bytes_per_rank"])
+        activations = [level["bytes_per_rank"]["activations"] for level in plan["recomputations"]]
+        self.assertEqual(activations, sorted(activations, reverse=True))
+        self.assertEqual([device["name"] for device in plan["devices"]], ["A100-40GB", "H100"])
+        text = self.mantissa(*arguments).stdout
+        self.assertIn("it is sharding that does it", text)
+        self.assertIn("Times are bounds, not promises", text)
+
+    def test_plan_exits_3_with_a_remedy_where_nothing_fits(self):
+        total = json.loads(self.mantissa("plan", self.run_file, "--json").stdout)["bytes_per_rank"]["total"]
+        fits = self.mantissa("plan", self.run_file, "--device-memory", f"{total}B").stdout
+        self.assertIn("fits, 0 B left", fits)
+        lacks = self.mantissa("plan", self.run_file, "--device-memory", f"{total - 1}B", code=3).stdout
+        self.assertIn("lacks 1 B", lacks)
+        self.assertIn("the cheapest change that makes it fit: --", lacks)
+        nothing = self.mantissa("plan", self.run_file, "--device-memory", "1kB", code=3).stdout
+        self.assertIn("no change known here makes it fit", nothing)
+
+    def test_plan_chooses_the_microbatch_that_fits(self):
+        auto = ["plan", self.run_file, "--microbatch", "auto"]
+        plan = json.loads(self.mantissa(*auto, "--device-memory", "1GiB", "--json").stdout)
+        self.assertEqual(plan["microbatch"], 4)
+        self.fails(2, "train.microbatch \"auto\" needs a memory to fit into", *auto)
+
+    def test_plan_takes_a_table_of_devices_of_ones_own(self):
+        mine = self.folder / "mine.toml"
+        mine.write_text('[[device]]\nname = "mine"\nmemory = { value = 1e9, source = "bought" }\n'
+                        'bandwidth = { value = 1e10, source = "measured" }\nfp32 = { value = 1e11, source = "measured" }\n')
+        plan = json.loads(self.mantissa("plan", self.run_file, "--devices", mine, "--device", "mine", "--json").stdout)
+        device = plan["devices"][0]
+        self.assertGreaterEqual(device["step_time_bound"]["products_s"], plan["flops"]["fp32"] / 1e11 * 0.999)
+        self.assertEqual(device["sources"]["fp32"], "measured")
+        self.assertIn("A100 Tensor Core GPU data sheet", self.mantissa("plan", "--list-devices").stdout)
+
+    def test_what_plan_cannot_use_is_refused(self):
+        self.fails(2, "name a run file, or --list-devices", "plan")
+        self.fails(2, "--zero \"4\" is no stage of ZeRO; valid: 0 1 2 3", "plan", self.run_file, "--ranks", 2, "--zero", "0,4")
+        self.fails(2, "--zero 3 shares out among ranks, and there is one", "plan", self.run_file, "--zero", 3)
+        self.fails(2, "unknown device \"H1000\"; did you mean \"H100\"?", "plan", self.run_file, "--device", "H1000")
+        self.fails(2, "--device-memory is \"40 things\"; valid: a number and B", "plan", self.run_file, "--device-memory",
+                   "40 things")
+        self.fails(2, "--list-devices takes no run file", "plan", self.run_file, "--list-devices")
+
     def test_inspect_prints_what_is_nearest_to_overflow_and_writes_a_record(self):
         result = self.mantissa("inspect", self.run_file, "--precision", "fp16", "--steps", "2", "--out", "seen")
         lines = result.stdout.splitlines()

@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 
 #include "mantissa/numerics/convert.h"
+#include "mantissa/ops/parallel.h"
 
 namespace mantissa::ops::cpu {
 
@@ -37,7 +38,7 @@ void for_pieces(const std::vector<Piece>& pieces, const std::function<void(size_
   begins.push_back(pieces.size());
   std::atomic<size_t> next = 0;
   const auto threads = static_cast<int64_t>(std::min<size_t>(tasks, at::get_num_threads()));
-  at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
+  parallel_for(0, threads, 1, [&](int64_t, int64_t) {
     for (size_t task = next++; task < tasks; task = next++) {
       for (size_t p = begins[task]; p < begins[task + 1]; ++p) {
         body(p);

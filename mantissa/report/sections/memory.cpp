@@ -90,7 +90,8 @@ Section memory_section(const Material& material) {
                               number_cell(share, quantity_text(Quantity::percent, share))});
     }
   }
-  peak.parts = parts_of(peaks, {"weights", "gradients", "optimizer", "activations", "other"});
+  peak.parts =
+      parts_of(peaks, {"weights", "gradients", "optimizer", "activations", "casts", "other"});
   state.parts = parts_of(states, {"weights", "gradients", "masters", "moments", "ema"});
   if (!peak.bars.empty()) {
     section.tables.push_back(table_of(peak, "memory", "Peak of tensor bytes"));
