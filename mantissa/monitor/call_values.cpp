@@ -1,6 +1,7 @@
 #include "mantissa/monitor/call_values.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <sstream>
 
@@ -41,6 +42,20 @@ const TracedCall& outermost(const TracedCall& call) {
     result = result->outer;
   }
   return *result;
+}
+
+bool is_view(const c10::Argument& result) {
+  return result.alias_info() != nullptr && !result.alias_info()->isWrite();
+}
+
+bool is_view_node(std::string_view name) {
+  constexpr std::array<std::string_view, 15> kNames = {
+      "View",    "UnsafeView", "ReshapeAlias", "T",         "Transpose",
+      "Permute", "Expand",     "Squeeze",      "Unsqueeze", "Slice",
+      "Select",  "Split",      "Unbind",       "Alias",     "AsStrided"};
+  const size_t end = name.find("Backward");
+  return end != std::string_view::npos &&
+         std::find(kNames.begin(), kNames.end(), name.substr(0, end)) != kNames.end();
 }
 
 at::Tensor result(const TracedCall& call) {

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include <ATen/core/function_schema.h>
+
 #include "mantissa/monitor/trace.h"
 #include "mantissa/numerics/format.h"
 
@@ -21,6 +23,13 @@ at::Tensor tensor_argument(const TracedCall& call, std::string_view name);
 
 /// What the step called, or the node of the backward pass; `call` itself when it is that.
 const TracedCall& outermost(const TracedCall& call);
+
+/// Does the result share the memory of an argument, which the operation leaves as it is?
+bool is_view(const c10::Argument& result);
+
+/// Is the node of the backward pass that of an operation which returns a view? It hands on the
+/// numbers that it gets.
+bool is_view_node(std::string_view name);
 
 /// The first result; undefined when the call threw or has none.
 at::Tensor result(const TracedCall& call);

@@ -42,7 +42,7 @@ bool is_among(const std::array<std::string_view, size>& names, std::string_view 
 
 // Memory of any content, and constants: nothing was computed.
 bool computes_nothing(const TracedCall& call) {
-  static constexpr std::array<std::string_view, 15> kNames = {
+  static constexpr std::array<std::string_view, 14> kNames = {
       "set",       "zero", "zeros", "zeros_like", "ones",          "ones_like", "full",
       "full_like", "fill", "eye",   "rand",       "scalar_tensor", "arange",    "detach"};
   const std::string name = base_name(call);
@@ -52,10 +52,6 @@ bool computes_nothing(const TracedCall& call) {
 
 // The rounded result of an emulated operation (amp::Emulation) is counted as that of the operation.
 bool is_rounding(const TracedCall& call) { return call.name == "mantissa::round_to"; }
-
-bool is_view(const c10::Argument& result) {
-  return result.alias_info() != nullptr && !result.alias_info()->isWrite();
-}
 
 // Of a call at its end: a sum is finite only if all its terms are.
 bool may_be_nonfinite(const TracedCall& call) {
@@ -76,13 +72,9 @@ bool may_be_nonfinite(const TracedCall& call) {
 }
 
 // A gradient passes through them as it is.
-bool is_view_node(std::string_view name) {
-  static constexpr std::array<std::string_view, 18> kNames = {
-      "View",    "UnsafeView", "ReshapeAlias", "Reshape",   "T",         "Transpose",
-      "Permute", "Expand",     "Squeeze",      "Unsqueeze", "Slice",     "Select",
-      "Split",   "Unbind",     "Alias",        "Detach",    "AsStrided", "Unfold"};
-  const size_t end = name.find("Backward");
-  return end != std::string_view::npos && is_among(kNames, name.substr(0, end));
+bool passes_on(std::string_view node) {
+  return is_view_node(node) || node.starts_with("ReshapeBackward") ||
+         node.starts_with("DetachBackward") || node.starts_with("UnfoldBackward");
 }
 
 // `blocks.0.mlp.up.weight`: scope `blocks.0.mlp.up`, name `weight`.
@@ -200,7 +192,7 @@ void RangeRecorder::visit_forward(const TracedCall& call) {
 
 void RangeRecorder::visit_node(const TracedCall& node) {
   const bool is_leaf = node.name.find("AccumulateGrad") != std::string::npos;
-  if (is_view_node(node.name) || (is_leaf && !options_.parameters.empty())) {
+  if (passes_on(node.name) || (is_leaf && !options_.parameters.empty())) {
     return;
   }
   for (const at::Tensor& gradient : tensors_in(node.inputs)) {

@@ -1,7 +1,6 @@
 #include "mantissa/monitor/twin.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -32,21 +31,14 @@ struct Value {
 
 bool returns_views(const TracedCall& call) {
   const auto& returns = call.operation->schema().returns();
-  return std::any_of(returns.begin(), returns.end(), [](const c10::Argument& value) {
-    return value.alias_info() != nullptr && !value.alias_info()->isWrite();
-  });
+  return std::any_of(returns.begin(), returns.end(), is_view);
 }
 
 // Nodes that make no numbers of their own.
 bool passes_on(const std::string& node) {
-  constexpr std::array<std::string_view, 17> kNames = {
-      "View",   "UnsafeView", "T",         "Transpose",    "Permute", "Expand",
-      "Select", "Slice",      "Squeeze",   "Unsqueeze",    "Alias",   "Clone",
-      "ToCopy", "Split",      "AsStrided", "ReshapeAlias", "Unbind"};
-  return node.find("AccumulateGrad") != std::string::npos || node == "mantissa::CastBackward" ||
-         std::any_of(kNames.begin(), kNames.end(), [&](std::string_view name) {
-           return node.starts_with(concat(name, "Backward"));
-         });
+  return is_view_node(node) || node.find("AccumulateGrad") != std::string::npos ||
+         node == "mantissa::CastBackward" || node.starts_with("CloneBackward") ||
+         node.starts_with("ToCopyBackward");
 }
 
 bool is_copy(const TracedCall& call) {
@@ -163,8 +155,9 @@ class Comparison {
       }
       set_input_error(row, call);
     }
-    add(row, value);
-    if (row.place == TwinPlace::forward && !report_.rows.empty()) {
+    const TwinPlace place = row.place;
+    add(std::move(row), value);
+    if (place == TwinPlace::forward && !report_.rows.empty()) {
       errors_[sources_.num_calls()] = report_.rows.back().relative_error;
     }
   }
@@ -203,7 +196,7 @@ class Comparison {
       ++report_.unmatched;
       return;
     }
-    compare(row, value.tensor, found->second[taken]);
+    compare(std::move(row), value.tensor, found->second[taken]);
     ++taken;
   }
 

@@ -14,8 +14,7 @@ namespace {
 
 bool returns_a_view(const c10::FunctionSchema& schema) {
   const auto& returns = schema.returns();
-  return !returns.empty() && returns[0].alias_info() != nullptr &&
-         !returns[0].alias_info()->isWrite();
+  return !returns.empty() && is_view(returns[0]);
 }
 
 // Of the numbers of one argument; that argument.

@@ -8,6 +8,7 @@
 #include <ATen/core/function_schema.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/monitor/call_values.h"
 #include "mantissa/monitor/trace.h"
 #include "mantissa/tensor/dtype.h"
 
@@ -26,15 +27,9 @@ std::string operation_of(const std::string& key) { return key.substr(0, key.find
 
 template <typename Predicate>
 bool any_tensor(const std::vector<c10::IValue>& values, const Predicate& predicate) {
-  const auto holds = [&](const c10::IValue& value) {
-    return value.isTensor() && value.toTensor().defined() && predicate(value.toTensor());
-  };
-  return std::any_of(values.begin(), values.end(), [&](const c10::IValue& value) {
-    if (!value.isList()) {
-      return holds(value);
-    }
-    const auto elements = value.toListRef();
-    return std::any_of(elements.begin(), elements.end(), holds);
+  const std::vector<at::Tensor> tensors = monitor::tensors_in(values);
+  return std::any_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
+    return tensor.defined() && predicate(tensor);
   });
 }
 
@@ -104,14 +99,11 @@ std::vector<Keep> candidates(const std::function<void()>& step) {
         !(any_tensor(call.inputs, is_16bit) || any_tensor(call.outputs, is_16bit))) {
       return;
     }
-    const monitor::TracedCall* outermost = &call;
-    while (outermost->outer != nullptr) {
-      outermost = outermost->outer;
-    }
-    if (!outermost->operation || !takes_a_rule(*outermost)) {
+    const monitor::TracedCall& outermost = monitor::outermost(call);
+    if (!outermost.operation || !takes_a_rule(outermost)) {
       return;
     }
-    const Keep keep = {outermost->scope, outermost->name};
+    const Keep keep = {outermost.scope, outermost.name};
     if (known.insert(keep).second) {
       result.push_back(keep);
     }
