@@ -5,6 +5,8 @@
 #include <limits>
 #include <span>
 
+#include <ATen/Parallel.h>
+
 #include "mantissa/amp/autocast.h"
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
@@ -113,9 +115,8 @@ amp::LossScaler make_scaler(const RunConfig& config) {
   return amp::LossScaler(at::kCPU, options);
 }
 
-amp::Policy make_policy(const RunConfig& config, Format compute) {
-  amp::Policy policy = amp::find_policy(config.precision.policy);
-  policy.compute = compute;
+amp::Policy make_policy(const RunConfig& config) {
+  amp::Policy policy = policy_of(config);
   // Refuses what contradicts itself, and registers the policy's operations before other threads
   // run.
   amp::prepare(policy);
@@ -216,9 +217,21 @@ void use_allocator(const RunConfig& config) {
   tensor::memory::set_allocator(tensor::memory::parse_allocator(config.train.allocator));
 }
 
+void use_threads(const RunConfig& config) {
+  if (config.train.threads > 0) {
+    at::set_num_threads(static_cast<int>(config.train.threads));
+  }
+}
+
+amp::Policy policy_of(const RunConfig& config) {
+  amp::Policy policy = amp::find_policy(config.precision.policy);
+  policy.compute = numerics::parse_format(config.precision.compute);
+  return policy;
+}
+
 Learner::Learner(const RunConfig& config)
     : compute_(numerics::parse_format(config.precision.compute)),
-      policy_(make_policy(config, compute_)),
+      policy_(make_policy(config)),
       clip_(config.optim.clip),
       explain_skips_(config.train.explain_skips),
       loss_weight_(config.train.loss_weight),

@@ -48,6 +48,16 @@ MANTISSA_API double markov_bits_per_base(const RunData& data,
 /// (tensor/memory.h) unless the program has: have no tensors in other threads then.
 MANTISSA_API void use_allocator(const RunConfig& config);
 
+/// From here on LibTorch computes with train.threads threads; 0: with as many as before.
+MANTISSA_API void use_threads(const RunConfig& config);
+
+/// The policy of a run, with its compute format.
+MANTISSA_API amp::Policy policy_of(const RunConfig& config);
+
+/// Steps that a dynamic loss scale may skip on its way down: from 2^16 to 2^-8, more than it needs
+/// where one fits at all.
+inline constexpr int kMostScaleSkips = 24;
+
 /// The trained parts of a run in their first state: parameters, optimizer, scaler.
 class MANTISSA_API Learner {
  public:

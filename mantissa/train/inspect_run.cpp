@@ -5,8 +5,6 @@
 #include <string>
 #include <utility>
 
-#include <ATen/Parallel.h>
-
 #include "mantissa/base/error.h"
 #include "mantissa/monitor/range_recorder.h"
 #include "mantissa/tensor/memory.h"
@@ -19,9 +17,6 @@
 
 namespace mantissa::train {
 namespace {
-
-// From 2^16 to 2^-8, more than a dynamic scale needs where one fits at all.
-constexpr size_t kMostSkips = 24;
 
 RunConfig inspected(RunConfig config) {
   config.train.explain_skips = false;  // it traces the step, and so does this
@@ -89,7 +84,7 @@ void Inspector::step(Inspection& inspection) {
 
   const bool is_on_its_way =
       event.skipped && config_.scale_kind() == "dynamic" && inspection.looked_at == 0;
-  if (!is_on_its_way || inspection.steps.size() >= kMostSkips) {
+  if (!is_on_its_way || inspection.steps.size() >= kMostScaleSkips) {
     ++inspection.looked_at;
     inspection.ranges.merge(recorder.ranges());
     emit(range_event(step_, recorder.ranges(), report.scale));
@@ -118,9 +113,7 @@ Inspection inspect_run(const RunConfig& given, const InspectOptions& options) {
       " stands for casts to 16 bits, and the precision is ", given.precision.compute,
       "; use precision bf16 or fp16");
   use_allocator(given);
-  if (given.train.threads > 0) {
-    at::set_num_threads(static_cast<int>(given.train.threads));
-  }
+  use_threads(given);
   const RunData data = open_data(given);
   const RunConfig config = inspected(with_microbatch(given, data));
   return Inspector(config, data, options).run();

@@ -5,12 +5,6 @@
 #include "mantissa/train/step.h"
 
 namespace mantissa::train {
-namespace {
-
-// From 2^16 to 2^-8, more than a dynamic scale needs where one fits at all.
-constexpr int kMaxSteps = 24;
-
-}  // namespace
 
 monitor::LintReport lint_run(const RunConfig& given) {
   use_allocator(given);
@@ -22,7 +16,7 @@ monitor::LintReport lint_run(const RunConfig& given) {
   const auto loader = make_loader(config, data);
   const auto batches = next_microbatches(config, *loader);
   const monitor::LintOptions options{.parameters = learner.model().parameters()};
-  const int max_steps = config.scale_kind() == "dynamic" ? kMaxSteps : 1;
+  const int max_steps = config.scale_kind() == "dynamic" ? kMostScaleSkips : 1;
   monitor::LintReport report;
   for (int step = 0; step < max_steps; ++step) {
     optim::StepOutcome outcome = optim::StepOutcome::skipped;

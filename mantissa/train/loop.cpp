@@ -11,7 +11,6 @@
 #include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Parallel.h>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
@@ -453,9 +452,7 @@ LoopOutcome Loop::conclude(Ending ending) {
 
 LoopOutcome Loop::run(RunFolder folder, const std::string& first_message) {
   folder_.emplace(std::move(folder));
-  if (config_.train.threads > 0) {
-    at::set_num_threads(static_cast<int>(config_.train.threads));
-  }
+  use_threads(config_);
   restore();
   tensor::memory::reset_peak();  // a checkpoint was there twice for a moment
   if (!first_message.empty()) {

@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include <ATen/Parallel.h>
-
 #include "mantissa/base/error.h"
 #include "mantissa/tensor/generator_state.h"
 #include "mantissa/tensor/memory.h"
@@ -141,9 +139,7 @@ RunConfig with_microbatch(const RunConfig& config, const RunData& data, std::str
   if (config.train.microbatch != kAutoMicrobatch) {
     return config;
   }
-  if (config.train.threads > 0) {
-    at::set_num_threads(static_cast<int>(config.train.threads));
-  }
+  use_threads(config);
   constexpr int64_t kKept = 32;  // one part of so many: what the allocator keeps beyond the peak
   const int64_t room = memory::room_for_tensors();
   int64_t available = room - room / (kKept + 1);

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <utility>
 
-#include <ATen/Parallel.h>
-
 #include "mantissa/base/error.h"
 #include "mantissa/train/microbatch.h"
 #include "mantissa/train/starting_point.h"
@@ -12,14 +10,9 @@
 namespace mantissa::train {
 namespace {
 
-// From 2^16 to 2^-8, more than a dynamic scale needs where one fits at all.
-constexpr int kMostSkips = 24;
-
 RunData prepared(const RunConfig& config) {
   use_allocator(config);
-  if (config.train.threads > 0) {
-    at::set_num_threads(static_cast<int>(config.train.threads));
-  }
+  use_threads(config);
   return open_data(config);
 }
 
@@ -38,12 +31,6 @@ bool is_on_its_way(const StepReport& report, const Learner& learner) {
 }
 
 }  // namespace
-
-amp::Policy policy_of(const RunConfig& config) {
-  amp::Policy policy = amp::find_policy(config.precision.policy);
-  policy.compute = numerics::parse_format(config.precision.compute);
-  return policy;
-}
 
 RunConfig with_policy(const RunConfig& config, const amp::Policy& policy) {
   RunConfig result = config;
@@ -90,7 +77,7 @@ std::optional<FailedStep> NextSteps::train(
         }
         break;
       }
-      if (attempt == kMostSkips || !is_on_its_way(report, learner)) {
+      if (attempt == kMostScaleSkips || !is_on_its_way(report, learner)) {
         FailedStep failed{steps_done_ + step + 1, std::move(report), "", ""};
         if (const auto& skip = failed.report.skip) {
           failed.why = describe(*skip, batches, *data_.genome);

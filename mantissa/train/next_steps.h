@@ -29,9 +29,6 @@ struct FailedStep {
   std::string bases;  // of the sequence, or of the first of several, that show it: `chrI:1-128`
 };
 
-/// The policy of a run, with its formats.
-MANTISSA_API amp::Policy policy_of(const RunConfig& config);
-
 /// The same run under another policy.
 MANTISSA_API RunConfig with_policy(const RunConfig& config, const amp::Policy& policy);
 

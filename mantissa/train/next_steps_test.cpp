@@ -22,16 +22,22 @@ std::vector<double> losses(const NextSteps& steps, const RunConfig& config) {
   return result;
 }
 
-TEST_F(NextStepsTest, AreThoseOfTheRunAndTheSameEachTime) {
-  const RunConfig run = config({{"model.dropout", "0.1"}});
-  std::vector<double> expected;
+// Of the run itself, which is trained in `folder`.
+std::vector<double> losses_of(const RunConfig& run, const std::filesystem::path& folder) {
+  std::vector<double> result;
   LoopOptions options;
   options.observe = [&](const record::Event& event) {
     if (const auto* step = std::get_if<record::Step>(&event)) {
-      expected.push_back(step->loss);
+      result.push_back(step->loss);
     }
   };
-  (void)start_run(run, root_ / "run", options);
+  (void)start_run(run, folder, options);
+  return result;
+}
+
+TEST_F(NextStepsTest, AreThoseOfTheRunAndTheSameEachTime) {
+  const RunConfig run = config({{"model.dropout", "0.1"}});
+  std::vector<double> expected = losses_of(run, root_ / "run");
   expected.resize(3);
   const NextSteps steps(run, {.steps = 3});
   EXPECT_EQ(losses(steps, steps.config()), expected);
@@ -40,14 +46,7 @@ TEST_F(NextStepsTest, AreThoseOfTheRunAndTheSameEachTime) {
 
 TEST_F(NextStepsTest, GoOnFromACheckpoint) {
   const RunConfig run = config({{"train.checkpoint_every", "4"}});
-  std::vector<double> expected;
-  LoopOptions options;
-  options.observe = [&](const record::Event& event) {
-    if (const auto* step = std::get_if<record::Step>(&event)) {
-      expected.push_back(step->loss);
-    }
-  };
-  (void)start_run(run, root_ / "run", options);
+  const std::vector<double> expected = losses_of(run, root_ / "run");
   const NextSteps steps(run, {.steps = 1, .checkpoint = root_ / "run" / "checkpoints" / "step-8"});
   EXPECT_EQ(steps.first_step(), 9);
   EXPECT_EQ(losses(steps, steps.config()), std::vector<double>{expected[8]});

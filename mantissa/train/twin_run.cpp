@@ -45,11 +45,11 @@ TwinRun inspect_twin(const RunConfig& config, const NextStepsOptions& options) {
   RunConfig quiet = steps.config();
   quiet.train.explain_skips = true;
   const auto learner = steps.learner(quiet);
-  const auto failed = steps.train(*learner, quiet, steps.num_steps() - 1);
-  MANTISSA_CHECK(!failed, Error, "inspect: step ", failed ? failed->step : 0,
-                 ", before the one to compare, failed: ", failed ? failed->why : "",
-                 "; compare that one, with --steps ",
-                 failed ? failed->step - steps.first_step() + 1 : 0);
+  if (const auto failed = steps.train(*learner, quiet, steps.num_steps() - 1)) {
+    throw Error(concat("inspect: step ", failed->step,
+                       ", before the one to compare, failed: ", failed->why,
+                       "; compare that one, with --steps ", failed->step - steps.first_step() + 1));
+  }
   TwinRun result = compare_with_twin(quiet, *learner, steps.batches().back().front());
   result.step = steps.first_step() + steps.num_steps() - 1;
   return result;
