@@ -7,6 +7,7 @@
 
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/json_number.h"
 #include "mantissa/base/nonfinite.h"
 #include "mantissa/checkpoint/layout.h"
 
@@ -16,17 +17,12 @@ namespace {
 using nlohmann::ordered_json;
 using Scalar = tensor::StateDict::Scalar;
 
-ordered_json json_of(double value) {
-  const auto name = nonfinite_name(value);
-  return name ? ordered_json(*name) : ordered_json(value);
-}
-
 ordered_json json_of(const Scalar& scalar) {
   if (const int64_t* integer = std::get_if<int64_t>(&scalar)) {
     return {{"integer", *integer}};
   }
   if (const double* real = std::get_if<double>(&scalar)) {
-    return {{"real", json_of(*real)}};
+    return {{"real", json_number(*real)}};
   }
   return {{"text", std::get<std::string>(scalar)}};
 }

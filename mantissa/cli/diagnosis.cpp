@@ -10,7 +10,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
-#include "mantissa/base/nonfinite.h"
+#include "mantissa/base/json_number.h"
 #include "mantissa/cli/command.h"
 #include "mantissa/report/quantity.h"
 #include "mantissa/report/text_table.h"
@@ -24,13 +24,8 @@ namespace {
 using monitor::TwinRow;
 using nlohmann::ordered_json;
 
-ordered_json number(double value) {
-  const auto name = nonfinite_name(value);
-  return name ? ordered_json(*name) : ordered_json(value);
-}
-
 ordered_json number(const std::optional<double>& value) {
-  return value ? number(*value) : ordered_json();
+  return value ? json_number(*value) : ordered_json();
 }
 
 std::string significant(double value) {

@@ -14,7 +14,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
-#include "mantissa/base/nonfinite.h"
+#include "mantissa/base/json_number.h"
 #include "mantissa/cli/command.h"
 #include "mantissa/cli/diagnosis.h"
 #include "mantissa/cli/prepare.h"
@@ -152,17 +152,12 @@ ordered_json json_of(const Range& range) {
   return json;
 }
 
-ordered_json number(double value) {
-  const auto name = nonfinite_name(value);
-  return name ? ordered_json(*name) : ordered_json(value);
-}
-
 ordered_json json_of(const train::InspectedStep& step) {
-  ordered_json json = {{"step", step.step},     {"loss", number(step.loss)},
+  ordered_json json = {{"step", step.step},     {"loss", json_number(step.loss)},
                        {"scale", step.scale},   {"skipped", step.skipped},
                        {"time_s", step.time_s}, {"look_s", step.look_s}};
   if (!step.origin.operation.empty()) {
-    json["first_nonfinite"] = {{"value", number(step.origin.value)},
+    json["first_nonfinite"] = {{"value", json_number(step.origin.value)},
                                {"operation", step.origin.operation},
                                {"within", step.origin.within},
                                {"scope", step.origin.scope},

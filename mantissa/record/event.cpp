@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/json_number.h"
 #include "mantissa/base/nonfinite.h"
 
 namespace mantissa::record {
@@ -135,10 +136,7 @@ constexpr const char* kTypes[] = {"run_start", "step",    "evaluation", "checkpo
                                   "message",   "run_end", "ranges"};
 static_assert(std::size(kTypes) == std::variant_size_v<Event>);
 
-ordered_json json_of(double value) {
-  const auto name = nonfinite_name(value);
-  return name ? ordered_json(*name) : ordered_json(value);
-}
+ordered_json json_of(double value) { return json_number(value); }
 
 ordered_json json_of(Level level) { return level == Level::info ? "info" : "warning"; }
 
