@@ -37,6 +37,10 @@ std::vector<std::pair<size_t, size_t>> neighbours(size_t count, size_t most) {
   return ranges;
 }
 
+size_t grid_side(double cells, size_t num) {
+  return static_cast<size_t>(std::clamp(std::sqrt(cells / static_cast<double>(num)), 16.0, 80.0));
+}
+
 HeatGrid::HeatGrid(std::string name, const std::vector<std::string>& rows,
                    const std::vector<int64_t>& steps, std::vector<Measure> measures, size_t most) {
   grid_.name = std::move(name);

@@ -15,6 +15,9 @@ namespace mantissa::report {
 /// `count` things in at most `most` runs of neighbours, [begin, end) each.
 MANTISSA_API std::vector<std::pair<size_t, size_t>> neighbours(size_t count, size_t most);
 
+/// Rows, and columns, of each of `num` grids that together have about `cells` cells: 16 to 80.
+size_t grid_side(double cells, size_t num);
+
 /// Fills a Grid with the worst value of each cell. Of more rows or columns than `most` neighbours
 /// are one.
 ///

@@ -5,22 +5,13 @@
 
 #include "mantissa/report/html_page.h"
 #include "mantissa/report/report.h"
-#include "mantissa/report/run_testing.h"
-#include "mantissa/report/section.h"
+#include "mantissa/report/section_testing.h"
 
 namespace mantissa::report {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-Material material_of(std::vector<report::Run> runs) {
-  Material material;
-  material.groups = groups_of(runs);
-  material.group_of = group_of_each(material.groups);
-  material.runs = std::move(runs);
-  return material;
-}
 
 // 100 values: 10 of 2^-1, 90 of 2^1.
 record::ValueRange range_of(const std::string& scope, double largest) {
@@ -35,14 +26,6 @@ record::ValueRange range_of(const std::string& scope, double largest) {
   range.exponents = {10, 0, 90};
   range.narrow = {{"fp16", {{"zero", 25}, {"subnormal", 0}, {"overflow", 0}}}};
   return range;
-}
-
-std::vector<std::string> column(const Table& table, size_t i) {
-  std::vector<std::string> texts;
-  for (const std::vector<Cell>& row : table.rows) {
-    texts.push_back(row.at(i).text);
-  }
-  return texts;
 }
 
 report::Run run_of(std::vector<record::Ranges> ranges) {

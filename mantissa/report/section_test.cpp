@@ -9,21 +9,13 @@
 
 #include "mantissa/report/curves.h"
 #include "mantissa/report/report.h"
-#include "mantissa/report/run_testing.h"
+#include "mantissa/report/section_testing.h"
 
 namespace mantissa::report {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-Material material_of(std::vector<report::Run> runs) {
-  Material material;
-  material.groups = groups_of(runs);
-  material.group_of = group_of_each(material.groups);
-  material.runs = std::move(runs);
-  return material;
-}
 
 record::Step with_gradients(int64_t step, double scale, double largest) {
   record::Step result;
@@ -35,14 +27,6 @@ record::Step with_gradients(int64_t step, double scale, double largest) {
                                    {"fp16_infinite", 0}};
   }
   return result;
-}
-
-std::vector<std::string> column(const Table& table, size_t i) {
-  std::vector<std::string> texts;
-  for (const std::vector<Cell>& row : table.rows) {
-    texts.push_back(row.at(i).text);
-  }
-  return texts;
 }
 
 TEST(Sections, OnesWithoutDataAreAbsent) {

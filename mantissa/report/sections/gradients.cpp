@@ -84,11 +84,13 @@ std::vector<std::string> layers_of(const std::vector<const record::Step*>& steps
 Grid grid_of(const Run& run, size_t most) {
   const std::vector<const record::Step*> steps = looked_at(run);
   std::vector<int64_t> numbers;
+  numbers.reserve(steps.size());
   for (const record::Step* step : steps) {
     numbers.push_back(step->step);
   }
   const std::vector<Kind> measured = kinds();
   std::vector<Measure> measures;
+  measures.reserve(measured.size());
   for (const Kind& kind : measured) {
     measures.push_back({kind.name, kind.unit, kind.worst, kind.best, {}});
   }
@@ -210,8 +212,7 @@ Section gradients_section(const Material& material) {
                   "the table below has the worst of each layer."};
   // All grids together fit a page of a few megabytes.
   constexpr double kCells = 40000;
-  const auto side = static_cast<size_t>(
-      std::clamp(std::sqrt(kCells / static_cast<double>(runs.size())), 16.0, 80.0));
+  const size_t side = grid_side(kCells, runs.size());
   Table table{.id = "parameters", .caption = "Gradients by parameter"};
   table.columns = {{"run"},
                    {"parameter"},

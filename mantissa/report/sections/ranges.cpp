@@ -302,8 +302,7 @@ Section ranges_section(const Material& material) {
                   "table below has the worst of each layer."};
   // All grids together fit a page of a few megabytes.
   constexpr double kCells = 20000;
-  const auto side = static_cast<size_t>(
-      std::clamp(std::sqrt(kCells / static_cast<double>(runs.size() * kKinds.size())), 16.0, 80.0));
+  const size_t side = grid_side(kCells, runs.size() * kKinds.size());
   constexpr size_t kMostRows = 2000;
   Table table{.id = "ranges", .caption = "Ranges by layer"};
   table.columns = {{"run"},
