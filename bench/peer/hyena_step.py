@@ -7,12 +7,11 @@ on stdin is answered by one step, and its loss on stdout. Variants: eager, fused
 compile (and fused).
 """
 
-import itertools
 import sys
 
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
+from step_server import adamw, parameters_of, read_input, serve
 
 
 class Model(torch.nn.Module):
@@ -22,8 +21,7 @@ class Model(torch.nn.Module):
         self.sine, self.eps = float(settings["sine"]), float(settings["norm_eps"])
         self.register_buffer("positions", tensors.pop("positions"))
         self.register_buffer("decay", tensors.pop("decay"))
-        # A parameter's name has no dots in Python's torch.
-        self.weights = torch.nn.ParameterDict({name.replace(".", "/"): torch.nn.Parameter(value) for name, value in tensors.items()})
+        self.weights = parameters_of(tensors)
 
     def weight(self, name):
         return self.weights[name.replace(".", "/")]
@@ -62,27 +60,19 @@ class Model(torch.nn.Module):
 
 def main():
     file, variant, threads = sys.argv[1:]
-    torch.set_num_threads(int(threads))
-    with safe_open(file, "pt") as opened:
-        settings = opened.metadata()
-        tensors = {name: opened.get_tensor(name) for name in opened.keys()}
-    batches = list(zip(tensors.pop("tokens"), tensors.pop("targets")))
+    tensors, settings, batches = read_input(file, threads)
     model = Model(tensors, settings)
-    optimizer = torch.optim.AdamW(
-        model.parameters(),
-        lr=float(settings["lr"]),
-        betas=(float(settings["beta1"]), float(settings["beta2"])),
-        eps=float(settings["eps"]),
-        weight_decay=float(settings["weight_decay"]),
-        fused=variant != "eager",
-    )
+    optimizer = adamw(model.parameters(), settings, fused=variant != "eager")
     loss_of = torch.compile(model) if variant == "compile" else model
-    for _, (tokens, targets) in zip(sys.stdin, itertools.cycle(batches)):
+
+    def step(tokens, targets):
         loss = loss_of(tokens, targets)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        print(loss.item(), flush=True)
+        return loss
+
+    serve(batches, step)
 
 
 if __name__ == "__main__":

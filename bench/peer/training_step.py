@@ -7,20 +7,18 @@ answered by one step, and its loss on stdout. Variants: eager, fused (AdamW in o
 fused), autocast (BF16, and fused).
 """
 
-import itertools
 import sys
 
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
+from step_server import adamw, parameters_of, read_input, serve
 
 
 class Model(torch.nn.Module):
     def __init__(self, tensors, settings):
         super().__init__()
         self.layers, self.heads = int(settings["layers"]), int(settings["heads"])
-        # A parameter's name has no dots in Python's torch.
-        self.weights = torch.nn.ParameterDict({name.replace(".", "/"): torch.nn.Parameter(value) for name, value in tensors.items()})
+        self.weights = parameters_of(tensors)
         cosines, sines = rotary_tables(tensors, settings)
         self.register_buffer("cosines", cosines)
         self.register_buffer("sines", sines)
@@ -62,31 +60,23 @@ def rotary_tables(tensors, settings):
 
 def main():
     file, variant, threads = sys.argv[1:]
-    torch.set_num_threads(int(threads))
-    with safe_open(file, "pt") as opened:
-        settings = opened.metadata()
-        tensors = {name: opened.get_tensor(name) for name in opened.keys()}
-    batches = list(zip(tensors.pop("tokens"), tensors.pop("targets")))
+    tensors, settings, batches = read_input(file, threads)
     model = Model(tensors, settings)
     decayed = [p for p in model.parameters() if p.dim() > 1]
     plain = [p for p in model.parameters() if p.dim() == 1]
-    optimizer = torch.optim.AdamW(
-        [{"params": decayed}, {"params": plain, "weight_decay": 0.0}],
-        lr=float(settings["lr"]),
-        betas=(float(settings["beta1"]), float(settings["beta2"])),
-        eps=float(settings["eps"]),
-        weight_decay=float(settings["weight_decay"]),
-        fused=variant != "eager",
-    )
+    optimizer = adamw([{"params": decayed}, {"params": plain, "weight_decay": 0.0}], settings, fused=variant != "eager")
     loss_of = torch.compile(model) if variant == "compile" else model
-    for _, (tokens, targets) in zip(sys.stdin, itertools.cycle(batches)):
+
+    def step(tokens, targets):
         with torch.autocast("cpu", torch.bfloat16, enabled=variant == "autocast"):
             loss = loss_of(tokens, targets)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), float(settings["clip"]))
         optimizer.step()
         optimizer.zero_grad()
-        print(loss.item(), flush=True)
+        return loss
+
+    serve(batches, step)
 
 
 if __name__ == "__main__":
