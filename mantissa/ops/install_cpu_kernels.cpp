@@ -143,11 +143,12 @@ CpuKernelChoice choose_cpu_kernels(Format format, const CpuFeatures& features, C
       return {format, CpuKernels::stock,
               concat("this CPU has ", unit, "; LibTorch's oneDNN uses it")};
     case CpuWork::attention:
-      return {format, CpuKernels::ours,
-              concat("faster than LibTorch's, though that uses ", unit,
-                     ": causal blocks that nobody sees are left out")};
+      if (amx) {
+        return {format, CpuKernels::stock, concat("this CPU has ", unit, "; LibTorch uses it")};
+      }
+      return {format, CpuKernels::ours, concat("faster than LibTorch's with ", unit)};
     case CpuWork::depthwise:
-      return {format, CpuKernels::ours, "memory is the limit, and LibTorch's are far from it"};
+      return {format, CpuKernels::ours, "bound by memory, which LibTorch's are far from"};
   }
   MANTISSA_ASSERT(false);
 }

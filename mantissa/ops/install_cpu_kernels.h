@@ -10,16 +10,15 @@
 
 namespace mantissa::ops {
 
-/// Who computes 16-bit products, convolutions and attention on the CPU. `automatic` leaves products
-/// and dense convolutions in a format to LibTorch where the CPU has native units for it; everything
-/// else is ours.
+/// Who computes 16-bit products, convolutions and attention on the CPU. `automatic` leaves to
+/// LibTorch what is faster there because the CPU has native units for the format; see CpuWork.
 enum class CpuKernels : uint8_t { automatic, ours, stock };
 
 /// What native units change, and what they do not.
 enum class CpuWork : uint8_t {
-  products,   // and dense convolutions: as fast as the units multiply
-  attention,  // small products between passes over scores
-  depthwise,  // convolutions of one channel a group: as fast as memory
+  products,   // and dense convolutions: LibTorch's with any native unit
+  attention,  // LibTorch's with AMX units
+  depthwise,  // convolutions of one channel a group: ours always, memory is their limit
 };
 
 MANTISSA_API std::string_view to_string(CpuKernels kernels);

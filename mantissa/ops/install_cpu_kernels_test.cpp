@@ -98,10 +98,17 @@ TEST(CpuKernels, NativeUnitsDecidePerFormat) {
   EXPECT_THROW((void)choose_cpu_kernels(Format::fp32, {}), InvalidArgument);
 }
 
-TEST(CpuKernels, NativeUnitsDecideProductsAlone) {
-  const CpuFeatures features = {.avx512_bf16 = true, .amx_bf16 = true, .onednn = true};
-  for (CpuWork work : {CpuWork::attention, CpuWork::depthwise}) {
-    EXPECT_EQ(choose_cpu_kernels(Format::bf16, features, work).kernels, CpuKernels::ours);
+TEST(CpuKernels, WhatUnitsDecideDependsOnTheWork) {
+  const CpuFeatures features = {
+      .avx512_bf16 = true, .avx512_fp16 = true, .amx_bf16 = true, .onednn = true};
+  const auto choice = [&](Format format, CpuWork work) {
+    return choose_cpu_kernels(format, features, work).kernels;
+  };
+  EXPECT_EQ(choice(Format::bf16, CpuWork::attention), CpuKernels::stock);
+  EXPECT_EQ(choice(Format::fp16, CpuWork::attention), CpuKernels::ours);
+  EXPECT_EQ(choice(Format::fp16, CpuWork::products), CpuKernels::stock);
+  EXPECT_EQ(choice(Format::bf16, CpuWork::depthwise), CpuKernels::ours);
+  for (CpuWork work : {CpuWork::products, CpuWork::attention, CpuWork::depthwise}) {
     EXPECT_EQ(choose_cpu_kernels(Format::fp16, {}, work).kernels, CpuKernels::ours);
   }
 }

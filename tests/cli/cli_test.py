@@ -494,7 +494,8 @@ class CliTest(unittest.TestCase):
         self.assertIn("CUDA products  FP32 factors as they are, FP32 sums", self.mantissa("doctor").stdout)
         kernels = json.loads(self.mantissa("doctor", "--json").stdout)["kernels"]["bf16"]
         self.assertIn(kernels["products"]["chosen"], ("ours", "stock"))
-        self.assertEqual((kernels["attention"]["chosen"], kernels["depthwise"]["chosen"]), ("ours", "ours"))
+        self.assertIn(kernels["attention"]["chosen"], ("ours", "stock"))
+        self.assertEqual(kernels["depthwise"]["chosen"], "ours")
 
     def test_train_says_at_its_start_that_16_bits_bring_no_speed_here(self):
         kernels = json.loads(self.mantissa("doctor", "--json").stdout)["kernels"]
