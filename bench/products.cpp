@@ -109,9 +109,9 @@ std::vector<Figure> figures(const Setup&) {
                  .rows = {{"worst", Summary::worst, {.avx2 = {5, 10}}}}});
   all.push_back({.name = "products/small",
                  .meaning =
-                     "BF16 mm against FP32 mm of LibTorch; 4 to 64 square, where the cost of a "
+                     "BF16 mm against FP32 mm of LibTorch; 4 to 192 square, where the cost of a "
                      "call counts",
-                 .cases = squares({4, 16, 64}, {"NN"}, Format::bf16, Format::fp32),
+                 .cases = squares({4, 16, 64, 96, 128, 192}, {"NN"}, Format::bf16, Format::fp32),
                  .rows = {{"worst", Summary::worst, {}}},
                  .share = 0.1});
   return all;

@@ -24,6 +24,7 @@ namespace {
 
 const std::vector<std::pair<std::string, ops::CpuWork>> kWorks = {
     {"products", ops::CpuWork::products},
+    {"small products", ops::CpuWork::small_products},
     {"attention", ops::CpuWork::attention},
     {"depthwise", ops::CpuWork::depthwise}};
 

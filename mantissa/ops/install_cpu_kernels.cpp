@@ -23,7 +23,8 @@ namespace {
 
 using numerics::Format;
 
-constexpr std::array kWorks = {CpuWork::products, CpuWork::attention, CpuWork::depthwise};
+constexpr std::array kWorks = {CpuWork::products, CpuWork::small_products, CpuWork::attention,
+                               CpuWork::depthwise};
 constexpr std::array kCpuKernels = {CpuKernels::automatic, CpuKernels::ours, CpuKernels::stock};
 
 std::atomic<bool> installed = false;
@@ -142,6 +143,8 @@ CpuKernelChoice choose_cpu_kernels(Format format, const CpuFeatures& features, C
     case CpuWork::products:
       return {format, CpuKernels::stock,
               concat("this CPU has ", unit, "; LibTorch's oneDNN uses it")};
+    case CpuWork::small_products:
+      return {format, CpuKernels::ours, "a call of LibTorch's takes longer"};
     case CpuWork::attention:
       if (amx) {
         return {format, CpuKernels::stock, concat("this CPU has ", unit, "; LibTorch uses it")};

@@ -16,9 +16,10 @@ enum class CpuKernels : uint8_t { automatic, ours, stock };
 
 /// What native units change, and what they do not.
 enum class CpuWork : uint8_t {
-  products,   // and dense convolutions: LibTorch's with any native unit
-  attention,  // LibTorch's with AMX units
-  depthwise,  // convolutions of one channel a group: ours always, memory is their limit
+  products,        // and dense convolutions: LibTorch's with any native unit
+  small_products,  // of at most 2^21 multiplications: ours always, calls are their limit
+  attention,       // LibTorch's with AMX units
+  depthwise,       // convolutions of one channel a group: ours always, memory is their limit
 };
 
 MANTISSA_API std::string_view to_string(CpuKernels kernels);

@@ -107,8 +107,10 @@ TEST(CpuKernels, WhatUnitsDecideDependsOnTheWork) {
   EXPECT_EQ(choice(Format::bf16, CpuWork::attention), CpuKernels::stock);
   EXPECT_EQ(choice(Format::fp16, CpuWork::attention), CpuKernels::ours);
   EXPECT_EQ(choice(Format::fp16, CpuWork::products), CpuKernels::stock);
+  EXPECT_EQ(choice(Format::bf16, CpuWork::small_products), CpuKernels::ours);
   EXPECT_EQ(choice(Format::bf16, CpuWork::depthwise), CpuKernels::ours);
-  for (CpuWork work : {CpuWork::products, CpuWork::attention, CpuWork::depthwise}) {
+  for (CpuWork work :
+       {CpuWork::products, CpuWork::small_products, CpuWork::attention, CpuWork::depthwise}) {
     EXPECT_EQ(choose_cpu_kernels(Format::fp16, {}, work).kernels, CpuKernels::ours);
   }
 }

@@ -108,16 +108,26 @@ Tensor added(ComputePath path, const Tensor& self, const Tensor& a, const Tensor
                    .to(a.scalar_type());
 }
 
+// Multiplications below which the call of oneDNN, some 26 us, is longer than ours takes in all.
+constexpr int64_t kSmallProduct = int64_t{1} << 21;
+
+CpuWork work_of(const Tensor& a, const Tensor& b) {
+  const bool are_matrices = a.dim() >= 2 && b.dim() == a.dim();
+  return are_matrices && a.numel() * b.size(-1) <= kSmallProduct ? CpuWork::small_products
+                                                                 : CpuWork::products;
+}
+
 // a b
 template <int64_t kDim, auto kStock>
 Tensor product(const Tensor& a, const Tensor& b) {
-  const ComputePath path = compute_path({a.scalar_type(), b.scalar_type()});
+  const ComputePath path = compute_path({a.scalar_type(), b.scalar_type()}, work_of(a, b));
   return path == ComputePath::stock ? kStock(a, b) : multiplied<kDim, kStock>(path, a, b);
 }
 
 template <int64_t kDim, auto kStock, auto kStockOut>
 Tensor& product_out(const Tensor& a, const Tensor& b, Tensor& out) {
-  const ComputePath path = compute_path({a.scalar_type(), b.scalar_type(), out.scalar_type()});
+  const ComputePath path =
+      compute_path({a.scalar_type(), b.scalar_type(), out.scalar_type()}, work_of(a, b));
   if (path == ComputePath::stock) {
     return kStockOut(a, b, out);
   }
@@ -128,7 +138,8 @@ Tensor& product_out(const Tensor& a, const Tensor& b, Tensor& out) {
 template <int64_t kDim, auto kStock>
 Tensor sum(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
            const Scalar& alpha) {
-  const ComputePath path = compute_path({self.scalar_type(), a.scalar_type(), b.scalar_type()});
+  const ComputePath path =
+      compute_path({self.scalar_type(), a.scalar_type(), b.scalar_type()}, work_of(a, b));
   return path == ComputePath::stock ? kStock(self, a, b, beta, alpha)
                                     : added<kDim, kStock>(path, self, a, b, beta, alpha);
 }
@@ -136,8 +147,8 @@ Tensor sum(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& b
 template <int64_t kDim, auto kStock, auto kStockOut>
 Tensor& sum_out(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
                 const Scalar& alpha, Tensor& out) {
-  const ComputePath path =
-      compute_path({self.scalar_type(), a.scalar_type(), b.scalar_type(), out.scalar_type()});
+  const ComputePath path = compute_path(
+      {self.scalar_type(), a.scalar_type(), b.scalar_type(), out.scalar_type()}, work_of(a, b));
   if (path == ComputePath::stock) {
     return kStockOut(self, a, b, beta, alpha, out);
   }
@@ -147,7 +158,8 @@ Tensor& sum_out(const Tensor& self, const Tensor& a, const Tensor& b, const Scal
 template <int64_t kDim, auto kStock>
 Tensor& sum_(Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
              const Scalar& alpha) {
-  const ComputePath path = compute_path({self.scalar_type(), a.scalar_type(), b.scalar_type()});
+  const ComputePath path =
+      compute_path({self.scalar_type(), a.scalar_type(), b.scalar_type()}, work_of(a, b));
   if (path == ComputePath::stock) {
     return kStock(self, a, b, beta, alpha);
   }
@@ -163,7 +175,8 @@ Tensor& sum_(Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
 // relu or gelu (beta self + alpha a b)
 Tensor addmm_activation(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
                         const Scalar& alpha, bool use_gelu) {
-  const ComputePath path = compute_path({self.scalar_type(), a.scalar_type(), b.scalar_type()});
+  const ComputePath path =
+      compute_path({self.scalar_type(), a.scalar_type(), b.scalar_type()}, work_of(a, b));
   if (path == ComputePath::stock) {
     return at::cpu::_addmm_activation(self, a, b, beta, alpha, use_gelu);
   }
@@ -174,8 +187,8 @@ Tensor addmm_activation(const Tensor& self, const Tensor& a, const Tensor& b, co
 
 Tensor& addmm_activation_out(const Tensor& self, const Tensor& a, const Tensor& b,
                              const Scalar& beta, const Scalar& alpha, bool use_gelu, Tensor& out) {
-  const ComputePath path =
-      compute_path({self.scalar_type(), a.scalar_type(), b.scalar_type(), out.scalar_type()});
+  const ComputePath path = compute_path(
+      {self.scalar_type(), a.scalar_type(), b.scalar_type(), out.scalar_type()}, work_of(a, b));
   if (path == ComputePath::stock) {
     return at::cpu::_addmm_activation_outf(self, a, b, beta, alpha, use_gelu, out);
   }

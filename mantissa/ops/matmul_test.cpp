@@ -272,6 +272,14 @@ TEST(MatmulDtypes, OthersAreBitForBitLibTorchs) {
   }
 }
 
+TEST_P(Matmul, SmallOnesAreOursOnEveryCpu) {
+  const Tensor a = random({128, 128});
+  const Tensor b = random({128, 128});
+  const Tensor ours = at::mm(a, b);
+  const CpuKernelsGuard automatic(CpuKernels::automatic);
+  EXPECT_TRUE(at::equal(at::mm(a, b), ours));
+}
+
 TEST_P(Matmul, DoesNotDependOnTheNumberOfThreads) {
   const Tensor a = random({200, 700});
   const Tensor b = random({90, 700}).t();
