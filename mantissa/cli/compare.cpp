@@ -278,9 +278,7 @@ void add_compare(CLI::App& app, int& exit_code) {
                       "comma-separated sequences a forward pass, or auto: the most with which a "
                       "step fits into --memory; each of the above is trained with each, and steps "
                       "keep their train.batch sequences");
-  command->add_option("--memory", options->memory,
-                      "bytes that tensors may take, such as 2GB, for --microbatch auto (default: "
-                      "what the system can give); short for --set train.memory=...");
+  add_memory_option(*command, options->memory);
   command->add_flag("--attribute", options->attribute,
                     "what the format did, what the microbatch did, what both did beyond that, and "
                     "what train.patience would have done, which then ends no run");

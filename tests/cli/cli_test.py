@@ -338,6 +338,8 @@ class CliTest(unittest.TestCase):
         self.fails(2, "name a run file, or --list-devices", "plan")
         self.fails(2, "--zero \"4\" is no stage of ZeRO; valid: 0 1 2 3", "plan", self.run_file, "--ranks", 2, "--zero", "0,4")
         self.fails(2, "--zero 3 shares out among ranks, and there is one", "plan", self.run_file, "--zero", 3)
+        self.fails(2, '--zero: "0" is named twice', "plan", self.run_file, "--ranks", 2, "--zero", "0,0")
+        self.fails(2, '--device: "H100," has an empty name', "plan", self.run_file, "--device", "H100,")
         self.fails(2, "unknown device \"H1000\"; did you mean \"H100\"?", "plan", self.run_file, "--device", "H1000")
         self.fails(2, "--device-memory is \"40 things\"; valid: a number and B", "plan", self.run_file, "--device-memory",
                    "40 things")
