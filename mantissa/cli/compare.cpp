@@ -236,7 +236,10 @@ void run_compare(const Options& options, int& exit_code) {
     }
   }
   if (!options.watts) {
-    comparison.powercap = options.powercap.empty() ? "/sys/class/powercap" : options.powercap;
+    comparison.energy.emplace();
+    if (!options.powercap.empty()) {
+      comparison.energy = EnergyCounters{options.powercap, ""};
+    }
   }
 
   prepare_process();
@@ -296,7 +299,8 @@ void add_compare(CLI::App& app, int& exit_code) {
                       "power of the machine, in place of measured energy");
   command
       ->add_option("--powercap", options->powercap,
-                   "where Linux counts energy (default: /sys/class/powercap)")
+                   "where Linux counts energy, that alone (default: /sys/class/powercap, and NVML "
+                   "for GPUs)")
       ->check(refuse_empty_folder);
   command
       ->add_option("--require", options->require,

@@ -160,6 +160,7 @@ std::string to_json(const Study& study, const std::vector<GateResult>& gates,
   json["gates"] = ordered_json::array();
   for (const GateResult& gate : gates) {
     json["gates"].push_back({{"gate", gate.gate},
+  json["energy_of"] = study.energy_of;
                              {"arm", gate.arm},
                              {"met", gate.is_met},
                              {"measured", gate.measured}});
