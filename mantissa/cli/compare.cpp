@@ -10,8 +10,10 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/base/name_list.h"
 #include "mantissa/cli/arms.h"
 #include "mantissa/cli/command.h"
+#include "mantissa/cli/device_times.h"
 #include "mantissa/cli/prepare.h"
 #include "mantissa/cli/settings.h"
 #include "mantissa/cli/stop_signals.h"
@@ -19,10 +21,12 @@
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/report/attribution.h"
 #include "mantissa/report/command_options.h"
+#include "mantissa/report/device_time.h"
 #include "mantissa/report/gate.h"
 #include "mantissa/report/study.h"
 #include "mantissa/report/study_json.h"
 #include "mantissa/report/study_text.h"
+#include "mantissa/train/device_spec.h"
 #include "mantissa/train/machine.h"
 
 namespace mantissa::cli {
@@ -42,6 +46,7 @@ struct Options {
   std::optional<double> watts;
   std::string powercap;
   std::string require;
+  std::vector<std::string> devices;
   std::string out;
   std::vector<std::string> settings;
   bool json = false;
@@ -161,8 +166,11 @@ struct Result {
   report::Study study;
   std::vector<report::GateResult> gates;
   std::optional<report::Attribution> attribution;
+  std::vector<report::DeviceTime> devices;
 
-  std::string json() const { return to_json(study, gates, hardware_sentence(), attribution); }
+  std::string json() const {
+    return to_json(study, gates, hardware_sentence(), attribution, devices);
+  }
 };
 
 Result result_of(const Options& options, const Comparison& comparison, const TurnsOutcome& turns,
@@ -189,7 +197,7 @@ void keep(const Result& result, const Comparison& comparison, TurnsOutcome turns
                       std::make_move_iterator(more.end()));
     const Result whole = {
         analyse(names_of(turns.runs), result.study.reference, turns.runs, turns.slices, asked),
-        result.gates, result.attribution};
+        result.gates, result.attribution, result.devices};
     json = whole.json();
   }
   replace_file(comparison.out / "comparison.json", json + "\n");
@@ -205,6 +213,17 @@ void print(const Result& result, const Comparison& comparison) {
               << attribution_text(result.study, cells_of(comparison.arms), *result.attribution,
                                   comparison.arms.front().config.train.batch);
   }
+  if (!result.devices.empty()) {
+    std::cout << "\n" << device_times_text(result.study, result.devices);
+  }
+}
+
+std::vector<train::DeviceSpec> devices_of(const Options& options) {
+  std::vector<train::DeviceSpec> devices;
+  for (const std::string& name : parse_names("--devices", options.devices)) {
+    devices.push_back(train::find_device(train::shipped_devices(), name, "--devices"));
+  }
+  return devices;
 }
 
 int exit_code_of(const Result& result, const TurnsOutcome& turns) {
@@ -226,6 +245,7 @@ void run_compare(const Options& options, int& exit_code) {
                 {options.precisions, options.policies, options.microbatches}, options.out);
   const std::vector<report::Gate> gates =
       options.require.empty() ? std::vector<report::Gate>() : report::parse_gates(options.require);
+  const std::vector<train::DeviceSpec> devices = devices_of(options);
   check(options, comparison.arms, gates);
   report::StudyOptions asked = what_is_asked(options);
   if (options.attribute) {
@@ -253,7 +273,8 @@ void run_compare(const Options& options, int& exit_code) {
     return;
   }
   asked.energy_problem = turns.energy_problem;
-  const Result result = result_of(options, comparison, turns, asked, gates);
+  Result result = result_of(options, comparison, turns, asked, gates);
+  result.devices = device_times(comparison.arms, devices);
   keep(result, comparison, turns, asked);
   exit_code = exit_code_of(result, turns);
   if (options.json) {
@@ -309,6 +330,10 @@ void add_compare(CLI::App& app, int& exit_code) {
                    "memory=X (at most X of the peak), target (each run reached it), cost=X (to "
                    "the target, at most)")
       ->check(report::refuse_empty);
+  command->add_option(
+      "--devices", options->devices,
+      "comma-separated, such as H100,A100-40GB (mantissa plan --list-devices): what "
+      "a step would take there at least in each precision, by arithmetic");
   command
       ->add_option("--out", options->out,
                    "folder; a comparison that is there already goes on, or is printed again")

@@ -338,9 +338,9 @@ class CliTest(unittest.TestCase):
     def test_what_plan_cannot_use_is_refused(self):
         self.fails(2, "name a run file, or --list-devices", "plan")
         self.fails(2, "--zero \"4\" is no stage of ZeRO; valid: 0 1 2 3", "plan", self.run_file, "--ranks", 2, "--zero", "0,4")
-        self.fails(2, "--zero 3 shares out among ranks, and there is one", "plan", self.run_file, "--zero", 3)
         self.fails(2, '--zero: "0" is named twice', "plan", self.run_file, "--ranks", 2, "--zero", "0,0")
         self.fails(2, '--device: "H100," has an empty name', "plan", self.run_file, "--device", "H100,")
+        self.fails(2, "--zero 3 shares out among ranks, and there is one", "plan", self.run_file, "--zero", 3)
         self.fails(2, "unknown device \"H1000\"; did you mean \"H100\"?", "plan", self.run_file, "--device", "H1000")
         self.fails(2, "--device-memory is \"40 things\"; valid: a number and B", "plan", self.run_file, "--device-memory",
                    "40 things")
@@ -748,6 +748,9 @@ class CliTest(unittest.TestCase):
         self.fails(2, "they differ in nothing in fp32", *compare, "--precisions", "fp32", "--policies", "lean,torch")
         self.fails(2, "precision.policy is set twice", *compare, "--policies", "lean", "--set", "precision.policy=torch")
         self.fails(2, '"lean" is named twice', *compare, "--policies", "lean,lean")
+        self.fails(2, '--devices: unknown device "h1000"; did you mean "H100"?', *compare, "--devices", "h1000")
+        self.fails(2, '--devices: "H100" is named twice', *compare, "--devices", "H100,H100")
+        self.fails(2, '--require: "speed=1," has an empty name', *compare, "--require", "speed=1,")
         self.fails(2, "nothing is held out", *compare, "--target", "2", "--set", "data.validation=[]")
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["tiny.toml"])
 
