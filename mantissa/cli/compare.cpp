@@ -1,18 +1,15 @@
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
-#include <limits>
 #include <memory>
 #include <optional>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
-#include "mantissa/base/name_list.h"
 #include "mantissa/cli/arms.h"
 #include "mantissa/cli/command.h"
+#include "mantissa/cli/compare_options.h"
 #include "mantissa/cli/device_times.h"
 #include "mantissa/cli/prepare.h"
 #include "mantissa/cli/settings.h"
@@ -26,31 +23,10 @@
 #include "mantissa/report/study.h"
 #include "mantissa/report/study_json.h"
 #include "mantissa/report/study_text.h"
-#include "mantissa/train/device_spec.h"
 #include "mantissa/train/machine.h"
 
 namespace mantissa::cli {
 namespace {
-
-struct Options {
-  std::string run_file;
-  std::vector<std::string> precisions = {"fp32", "bf16", "fp16"};
-  std::vector<std::string> policies;
-  std::vector<std::string> microbatches;
-  std::optional<std::string> memory;
-  bool attribute = false;
-  int64_t seeds = 1;
-  std::optional<double> margin;
-  std::optional<double> target;
-  std::string price;
-  std::optional<double> watts;
-  std::string powercap;
-  std::string require;
-  std::vector<std::string> devices;
-  std::string out;
-  std::vector<std::string> settings;
-  bool json = false;
-};
 
 // What to expect of 16 bits on this processor.
 std::string hardware_sentence() {
@@ -65,71 +41,6 @@ std::string hardware_sentence() {
                           : ": no units for " + without + ", expect less memory, not more speed");
 }
 
-// `2.50/h`
-double parse_price(const std::string& text) {
-  double price = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), price);
-  MANTISSA_CHECK(
-      error == std::errc() && std::string_view(end) == "/h" && std::isfinite(price) && price > 0,
-      InvalidArgument, "--price: \"", text,
-      "\" is not a price of an hour above 0; for example 2.50/h");
-  return price;
-}
-
-void require_positive(const char* option, const std::optional<double>& value) {
-  MANTISSA_CHECK(!value || (std::isfinite(*value) && *value > 0), InvalidArgument, option, ": ",
-                 value.value_or(0), " is not a number above 0");
-}
-
-bool has_gate(const std::vector<report::Gate>& gates, report::GateKind kind) {
-  return std::any_of(gates.begin(), gates.end(),
-                     [&](const report::Gate& gate) { return gate.kind == kind; });
-}
-
-bool has_several_microbatches(const std::vector<Arm>& arms) {
-  return std::any_of(arms.begin(), arms.end(),
-                     [&](const Arm& arm) { return arm.microbatch != arms.front().microbatch; });
-}
-
-// A setting that would have no effect is an error.
-void check(const Options& options, const std::vector<Arm>& arms,
-           const std::vector<report::Gate>& gates) {
-  const train::RunConfig& config = arms.front().config;
-  constexpr int64_t kMostSeeds = 1000;
-  MANTISSA_CHECK(options.seeds >= 1 && options.seeds <= kMostSeeds &&
-                     config.train.seed <= std::numeric_limits<int64_t>::max() - options.seeds,
-                 InvalidArgument, "--seeds: ", options.seeds, " from train.seed ",
-                 config.train.seed, " on; valid: 1 to ", kMostSeeds, ", and seeds of 64 bits");
-  MANTISSA_CHECK(!options.attribute || config.train.patience > 0 || has_several_microbatches(arms),
-                 InvalidArgument,
-                 "--attribute: splits a gain between format, microbatch and early stopping, and "
-                 "these runs differ in the format alone; name two in --microbatch, such as 8,auto, "
-                 "or set train.patience");
-  require_positive("--margin", options.margin);
-  require_positive("--target", options.target);
-  require_positive("--watts", options.watts);
-  const bool is_validated = !config.data.validation.empty();
-  const bool has_quality_gate = has_gate(gates, report::GateKind::quality);
-  MANTISSA_CHECK(is_validated || !(options.target || options.margin || has_quality_gate),
-                 InvalidArgument,
-                 "compare: --target, --margin and --require quality are of validation, and nothing "
-                 "is held out for it; set data.validation");
-  MANTISSA_CHECK(options.seeds >= 2 || !(options.margin || has_quality_gate), InvalidArgument,
-                 "compare: --margin and --require quality are of a test over seeds, and one seed "
-                 "is no test; use --seeds 5");
-  MANTISSA_CHECK(arms.size() >= 2 || !(options.margin || !gates.empty()), InvalidArgument,
-                 "compare: --margin and --require hold one precision against another, and there "
-                 "is only ",
-                 arms.front().name, "; name two in --precisions");
-  MANTISSA_CHECK(options.target || !(has_gate(gates, report::GateKind::target) ||
-                                     has_gate(gates, report::GateKind::cost)),
-                 InvalidArgument, "--require: target and cost are of a target; set --target");
-  MANTISSA_CHECK(!options.price.empty() || !has_gate(gates, report::GateKind::cost),
-                 InvalidArgument, "--require: cost needs the price of an hour; set --price");
-  MANTISSA_CHECK(!options.watts || options.powercap.empty(), InvalidArgument,
-                 "compare: --watts takes the place of what --powercap measures; leave one out");
-}
-
 void tell_what_begins(const Comparison& comparison) {
   const train::TrainConfig& train = comparison.arms.front().config.train;
   std::string names;
@@ -140,15 +51,6 @@ void tell_what_begins(const Comparison& comparison) {
             << (comparison.seeds == 1 ? " seed" : " seeds") << ", in turns of "
             << (train.checkpoint_every > 0 ? train.checkpoint_every : train.eval_every)
             << " steps, in " << comparison.out.string() << "\n";
-}
-
-report::StudyOptions what_is_asked(const Options& options) {
-  report::StudyOptions asked;
-  asked.margin = options.margin.value_or(asked.margin);
-  asked.target = options.target.value_or(asked.target);
-  asked.watts = options.watts.value_or(asked.watts);
-  asked.price_per_hour = options.price.empty() ? asked.price_per_hour : parse_price(options.price);
-  return asked;
 }
 
 std::vector<std::string> names_of(const std::vector<report::StudyRun>& runs) {
@@ -173,8 +75,9 @@ struct Result {
   }
 };
 
-Result result_of(const Options& options, const Comparison& comparison, const TurnsOutcome& turns,
-                 const report::StudyOptions& asked, const std::vector<report::Gate>& gates) {
+Result result_of(const CompareOptions& options, const Comparison& comparison,
+                 const TurnsOutcome& turns, const report::StudyOptions& asked,
+                 const std::vector<report::Gate>& gates) {
   Result result;
   result.study = analyse(names_of(turns.runs), reference_of(comparison.arms).name, turns.runs,
                          turns.slices, asked);
@@ -218,14 +121,6 @@ void print(const Result& result, const Comparison& comparison) {
   }
 }
 
-std::vector<train::DeviceSpec> devices_of(const Options& options) {
-  std::vector<train::DeviceSpec> devices;
-  for (const std::string& name : parse_names("--devices", options.devices)) {
-    devices.push_back(train::find_device(train::shipped_devices(), name, "--devices"));
-  }
-  return devices;
-}
-
 int exit_code_of(const Result& result, const TurnsOutcome& turns) {
   const bool has_failed =
       std::any_of(turns.runs.begin(), turns.runs.end(),
@@ -235,7 +130,7 @@ int exit_code_of(const Result& result, const TurnsOutcome& turns) {
   return has_failed || turns.has_diverged ? kFailed : is_met ? kDone : kGateNotMet;
 }
 
-void run_compare(const Options& options, int& exit_code) {
+void run_compare(const CompareOptions& options, int& exit_code) {
   const std::atomic<int>& stop = stop_flag();
   Comparison comparison;
   comparison.out = options.out;
@@ -287,7 +182,7 @@ void run_compare(const Options& options, int& exit_code) {
 }  // namespace
 
 void add_compare(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompareOptions>();
   CLI::App* command = app.add_subcommand(
       "compare",
       "Train a run file in several precisions, in turns, same seeds and batches, and say what each "
