@@ -10,7 +10,7 @@ namespace {
 constexpr int kSuccess = 0;  // NVML_SUCCESS
 
 std::string last_dl_error() {
-  const char* const text = dlerror();  // NOLINT(concurrency-mt-unsafe)
+  const char* const text = dlerror();
   return text == nullptr ? "it cannot be opened" : text;
 }
 
@@ -25,8 +25,7 @@ struct GpuEnergy::Library {
   int (*end)() = nullptr;
   int (*count)(unsigned int* count) = nullptr;
   int (*handle)(unsigned int index, void** device) = nullptr;
-  int (*energy)(void* device,
-                unsigned long long* millijoules) = nullptr;  // NOLINT(google-runtime-int)
+  int (*energy)(void* device, unsigned long long* millijoules) = nullptr;
   const char* (*error)(int code) = nullptr;
 
   explicit Library(const std::string& name)
@@ -63,7 +62,7 @@ struct GpuEnergy::Library {
   }
 
   uint64_t read(void* device, size_t index) const {
-    unsigned long long millijoules = 0;  // NOLINT(google-runtime-int)
+    unsigned long long millijoules = 0;
     check(energy(device, &millijoules),
           concat("GPU ", index, ": nvmlDeviceGetTotalEnergyConsumption"));
     return millijoules;

@@ -1,5 +1,6 @@
 // A library with the functions of NVML that base/gpu_energy.cpp calls, over counters in the file
 // that the variable PLANTED_NVML names: a line of millijoules a GPU, `none` for one without.
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -12,9 +13,10 @@ constexpr int kNotSupported = 3;
 constexpr int kDriverNotLoaded = 9;
 
 bool is_begun = false;
+std::array<size_t, 4> numbers = {0, 1, 2, 3};
 
 std::vector<std::string> counters() {
-  const char* const file = std::getenv("PLANTED_NVML");  // NOLINT(concurrency-mt-unsafe)
+  const char* const file = std::getenv("PLANTED_NVML");
   std::ifstream in(file == nullptr ? "" : file);
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) {
@@ -28,7 +30,7 @@ std::vector<std::string> counters() {
 extern "C" {
 
 __attribute__((visibility("default"))) int nvmlInit_v2() {
-  is_begun = std::getenv("PLANTED_NVML") != nullptr;  // NOLINT(concurrency-mt-unsafe)
+  is_begun = std::getenv("PLANTED_NVML") != nullptr;
   return is_begun ? kSuccess : kDriverNotLoaded;
 }
 
@@ -42,16 +44,16 @@ __attribute__((visibility("default"))) int nvmlDeviceGetCount_v2(unsigned int* c
   return is_begun ? kSuccess : kDriverNotLoaded;
 }
 
-// A handle is no pointer that anybody could follow: the number of the GPU, from 1.
+// A handle is the address of the number of the GPU.
 __attribute__((visibility("default"))) int nvmlDeviceGetHandleByIndex_v2(unsigned int index,
                                                                          void** device) {
-  *device = reinterpret_cast<void*>(static_cast<uintptr_t>(index) + 1);
+  *device = &numbers.at(index);
   return is_begun ? kSuccess : kDriverNotLoaded;
 }
 
 __attribute__((visibility("default"))) int nvmlDeviceGetTotalEnergyConsumption(
-    void* device, unsigned long long* millijoules) {  // NOLINT(google-runtime-int)
-  const std::string line = counters().at(reinterpret_cast<uintptr_t>(device) - 1);
+    void* device, unsigned long long* millijoules) {
+  const std::string line = counters().at(*static_cast<const size_t*>(device));
   if (line == "none") {
     return kNotSupported;
   }
