@@ -3,7 +3,6 @@
 #include <limits>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/atan2.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/i0.h>
@@ -197,11 +196,6 @@ std::vector<Case> other_losses() {
                [](const Tensor& x) {
                  const Scope scope("loss.log_cosh");
                  return x.cosh().log();
-               }),
-      by_value("yaw_at_origin", filled({2}, 0), filled({2}, 1),
-               [](const Tensor& x) {
-                 const Scope scope("pose.yaw");
-                 return at::atan2(x, x);
                }),
       by_value("generalized_mean_pool", filled({4}, 1e-6), filled({4}, 0.5),
                [](const Tensor& x) {

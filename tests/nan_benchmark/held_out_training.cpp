@@ -1,4 +1,4 @@
-// Held out: optimizers, the loss scale, aggregation.
+// Held out: optimizers and the loss scale.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -53,13 +53,6 @@ std::vector<Case> held_out_training() {
                 const Scope scope("encoder.gain");
                 return y.mul(filled({1}, is_faulty ? 1 : 0.1, at::kHalf));
               }),
-      by_value("neighbours_add_up_in_half", filled({3000}, 1), filled({100}, 1),
-               [](const Tensor& x) {
-                 const Tensor messages = half(x);
-                 const Scope scope("graph.aggregate");
-                 return filled({2}, 0, at::kHalf)
-                     .scatter_add(0, filled({messages.size(0)}, 1, at::kLong), messages);
-               }),
   };
 }
 

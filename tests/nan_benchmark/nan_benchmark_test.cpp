@@ -50,6 +50,17 @@ TEST(NanBenchmark, HasTwoHundredCasesEachWithOneTruth) {
   EXPECT_GE(cases.size(), 200U);
 }
 
+TEST(NanBenchmark, HasHeldOutCasesOfNoNameThatTheOthersHave) {
+  std::set<std::string> names;
+  for (const Case& one : all_cases()) {
+    names.insert(one.name);
+  }
+  for (const Case& one : held_out_cases()) {
+    EXPECT_TRUE(names.insert(one.name).second) << one.name << " is there twice";
+  }
+  EXPECT_GE(held_out_cases().size(), 40U);
+}
+
 TEST(NanBenchmark, NamesAndCuresACase) {
   const Score of = score(case_named("softmax_by_hand"), truth_named("softmax_by_hand"));
   EXPECT_TRUE(of.is_exact) << of.named;
