@@ -47,18 +47,29 @@ std::vector<fs::path> package_zones(const fs::path& root) {
 
 }  // namespace
 
-EnergyMeter::EnergyMeter(const fs::path& root) {
+EnergyMeter::EnergyMeter(const EnergyCounters& counters) {
   try {
-    for (const fs::path& folder : package_zones(root)) {
+    for (const fs::path& folder : package_zones(counters.powercap)) {
       zones_.push_back(
           {folder, read_count(folder / "max_energy_range_uj"), read_count(folder / "energy_uj")});
     }
     if (zones_.empty()) {
-      problem_ = concat(root.string(), ": has no zone of a processor package (intel-rapl:N)");
+      problem_ =
+          concat(counters.powercap.string(), ": has no zone of a processor package (intel-rapl:N)");
     }
   } catch (const IoError& error) {
     problem_ = error.what();
     zones_.clear();
+  }
+  if (counters.nvml.empty()) {
+    return;
+  }
+  gpus_.emplace(counters.nvml);
+  if (gpus_->problem().empty()) {
+    problem_.clear();
+  } else {
+    problem_ += problem_.empty() ? "" : concat("; ", gpus_->problem());
+    gpus_.reset();
   }
 }
 
@@ -71,10 +82,33 @@ double EnergyMeter::sample() {
       zone.last_uj = now;
     }
   } catch (const IoError& error) {
-    problem_ = error.what();
-    zones_.clear();
+    end(error.what());
   }
-  return joules_;
+  if (gpus_) {
+    gpu_joules_ = gpus_->sample();
+    if (!gpus_->problem().empty()) {
+      end(gpus_->problem());
+    }
+  }
+  return joules_ + gpu_joules_;
+}
+
+std::string EnergyMeter::measured() const {
+  if (!problem_.empty()) {
+    return "";
+  }
+  const auto counted = [](int number, const char* what) {
+    return number == 0 ? std::string() : concat(number, " ", what, number == 1 ? "" : "s");
+  };
+  const std::string of_packages = counted(packages(), "processor package");
+  const std::string of_gpus = counted(gpus(), "GPU");
+  return concat(of_packages, of_packages.empty() || of_gpus.empty() ? "" : " and ", of_gpus);
+}
+
+void EnergyMeter::end(const std::string& problem) {
+  problem_ = problem;
+  zones_.clear();
+  gpus_.reset();
 }
 
 }  // namespace mantissa

@@ -43,7 +43,7 @@ TEST_F(EnergyMeterTest, SumsPackagesAndNothingThatIsPartOfThemOrMoreThanThem) {
   plant("intel-rapl:0:1", "dram", 100);
   plant("intel-rapl:2", "psys", 100);
   plant("intel-rapl-mmio:0", "package-0", 100);  // the same package by another way
-  EnergyMeter meter(root_);
+  EnergyMeter meter({root_, ""});
   EXPECT_EQ(meter.problem(), "");
   EXPECT_EQ(meter.packages(), 2);
   EXPECT_EQ(meter.sample(), 0);
@@ -60,7 +60,7 @@ TEST_F(EnergyMeterTest, SumsPackagesAndNothingThatIsPartOfThemOrMoreThanThem) {
 
 TEST_F(EnergyMeterTest, ACounterThatWentBackHasWrapped) {
   plant("intel-rapl:0", "package-0", kRange - 999'999);
-  EnergyMeter meter(root_);
+  EnergyMeter meter({root_, ""});
   count("intel-rapl:0", 2'000'000);  // 1 J to the end with the step to 0, 2 J since
   EXPECT_DOUBLE_EQ(meter.sample(), 3);
   count("intel-rapl:0", 2'500'000);
@@ -68,24 +68,24 @@ TEST_F(EnergyMeterTest, ACounterThatWentBackHasWrapped) {
 }
 
 TEST_F(EnergyMeterTest, SaysWhyNothingIsMeasured) {
-  EXPECT_EQ(EnergyMeter(root_).problem(),
+  EXPECT_EQ(EnergyMeter({root_, ""}).problem(),
             root_.string() + ": has no zone of a processor package (intel-rapl:N)");
-  EXPECT_THAT(EnergyMeter(root_ / "absent").problem(), HasSubstr("absent: has no zone"));
+  EXPECT_THAT(EnergyMeter({root_ / "absent", ""}).problem(), HasSubstr("absent: has no zone"));
   plant("intel-rapl:0", "package-0", 0);
   write("intel-rapl:0/energy_uj", "many");
-  EXPECT_THAT(EnergyMeter(root_).problem(),
+  EXPECT_THAT(EnergyMeter({root_, ""}).problem(),
               HasSubstr("energy_uj: holds \"many\", not a count of microjoules"));
   // Even root cannot read a folder as a file.
   std::filesystem::remove(root_ / "intel-rapl:0/energy_uj");
   std::filesystem::create_directory(root_ / "intel-rapl:0/energy_uj");
-  EnergyMeter meter(root_);
+  EnergyMeter meter({root_, ""});
   EXPECT_THAT(meter.problem(), HasSubstr("energy_uj: cannot be read; only root may"));
   EXPECT_EQ(meter.sample(), 0);
 }
 
 TEST_F(EnergyMeterTest, ACounterThatFailsLaterIsToldOf) {
   plant("intel-rapl:0", "package-0", 0);
-  EnergyMeter meter(root_);
+  EnergyMeter meter({root_, ""});
   EXPECT_EQ(meter.problem(), "");
   std::filesystem::remove(root_ / "intel-rapl:0/energy_uj");
   meter.sample();

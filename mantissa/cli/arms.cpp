@@ -5,12 +5,12 @@
 #include <iostream>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/base/name_list.h"
 #include "mantissa/record/reader.h"
 #include "mantissa/train/assembly.h"
 #include "mantissa/train/microbatch.h"
@@ -19,22 +19,6 @@ namespace mantissa::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-// `a,b` is a and b; each once.
-std::vector<std::string> names_of(const char* option, const std::vector<std::string>& texts) {
-  std::vector<std::string> names;
-  for (const std::string& text : texts) {
-    std::istringstream parts(text + ",");
-    for (std::string name; std::getline(parts, name, ',');) {
-      MANTISSA_CHECK(!name.empty(), InvalidArgument, option, ": \"", text,
-                     "\" has an empty name; write one comma between two names");
-      MANTISSA_CHECK(std::find(names.begin(), names.end(), name) == names.end(), InvalidArgument,
-                     option, ": \"", name, "\" is named twice; name each once");
-      names.push_back(name);
-    }
-  }
-  return names;
-}
 
 // A policy may be a path or a text with spaces.
 std::string folder_name(const std::string& arm) {
@@ -53,14 +37,14 @@ struct Draft {
 };
 
 std::vector<Draft> formats_of(const Variations& variations) {
-  const std::vector<std::string> policies = names_of("--policies", variations.policies);
+  const std::vector<std::string> policies = parse_names("--policies", variations.policies);
   std::vector<Draft> drafts;
   const auto add = [&drafts](const std::string& name, std::vector<train::Setting> settings) {
     Draft& draft = drafts.emplace_back();
     draft.arm.name = draft.arm.format = name;
     draft.settings = std::move(settings);
   };
-  for (const std::string& precision : names_of("--precisions", variations.precisions)) {
+  for (const std::string& precision : parse_names("--precisions", variations.precisions)) {
     if (policies.empty() || precision == "fp32") {
       add(precision, {{"precision.compute", precision}});
       continue;
@@ -159,8 +143,8 @@ fs::path Arm::folder_of(int64_t seed_index) const {
 
 std::vector<Arm> make_arms(const std::string& run_file, const std::vector<train::Setting>& settings,
                            const Variations& variations, const fs::path& out) {
-  const std::vector<Draft> drafts =
-      with_microbatches(formats_of(variations), names_of("--microbatch", variations.microbatches));
+  const std::vector<Draft> drafts = with_microbatches(
+      formats_of(variations), parse_names("--microbatch", variations.microbatches));
   std::vector<std::vector<train::Setting>> alternatives;
   alternatives.reserve(drafts.size());
   for (const Draft& draft : drafts) {

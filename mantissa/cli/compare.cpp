@@ -1,10 +1,7 @@
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
-#include <limits>
 #include <memory>
 #include <optional>
 
@@ -12,6 +9,8 @@
 #include "mantissa/base/file.h"
 #include "mantissa/cli/arms.h"
 #include "mantissa/cli/command.h"
+#include "mantissa/cli/compare_options.h"
+#include "mantissa/cli/device_times.h"
 #include "mantissa/cli/prepare.h"
 #include "mantissa/cli/settings.h"
 #include "mantissa/cli/stop_signals.h"
@@ -19,6 +18,7 @@
 #include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/report/attribution.h"
 #include "mantissa/report/command_options.h"
+#include "mantissa/report/device_time.h"
 #include "mantissa/report/gate.h"
 #include "mantissa/report/study.h"
 #include "mantissa/report/study_json.h"
@@ -27,25 +27,6 @@
 
 namespace mantissa::cli {
 namespace {
-
-struct Options {
-  std::string run_file;
-  std::vector<std::string> precisions = {"fp32", "bf16", "fp16"};
-  std::vector<std::string> policies;
-  std::vector<std::string> microbatches;
-  std::optional<std::string> memory;
-  bool attribute = false;
-  int64_t seeds = 1;
-  std::optional<double> margin;
-  std::optional<double> target;
-  std::string price;
-  std::optional<double> watts;
-  std::string powercap;
-  std::string require;
-  std::string out;
-  std::vector<std::string> settings;
-  bool json = false;
-};
 
 // What to expect of 16 bits on this processor.
 std::string hardware_sentence() {
@@ -60,71 +41,6 @@ std::string hardware_sentence() {
                           : ": no units for " + without + ", expect less memory, not more speed");
 }
 
-// `2.50/h`
-double parse_price(const std::string& text) {
-  double price = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), price);
-  MANTISSA_CHECK(
-      error == std::errc() && std::string_view(end) == "/h" && std::isfinite(price) && price > 0,
-      InvalidArgument, "--price: \"", text,
-      "\" is not a price of an hour above 0; for example 2.50/h");
-  return price;
-}
-
-void require_positive(const char* option, const std::optional<double>& value) {
-  MANTISSA_CHECK(!value || (std::isfinite(*value) && *value > 0), InvalidArgument, option, ": ",
-                 value.value_or(0), " is not a number above 0");
-}
-
-bool has_gate(const std::vector<report::Gate>& gates, report::GateKind kind) {
-  return std::any_of(gates.begin(), gates.end(),
-                     [&](const report::Gate& gate) { return gate.kind == kind; });
-}
-
-bool has_several_microbatches(const std::vector<Arm>& arms) {
-  return std::any_of(arms.begin(), arms.end(),
-                     [&](const Arm& arm) { return arm.microbatch != arms.front().microbatch; });
-}
-
-// A setting that would have no effect is an error.
-void check(const Options& options, const std::vector<Arm>& arms,
-           const std::vector<report::Gate>& gates) {
-  const train::RunConfig& config = arms.front().config;
-  constexpr int64_t kMostSeeds = 1000;
-  MANTISSA_CHECK(options.seeds >= 1 && options.seeds <= kMostSeeds &&
-                     config.train.seed <= std::numeric_limits<int64_t>::max() - options.seeds,
-                 InvalidArgument, "--seeds: ", options.seeds, " from train.seed ",
-                 config.train.seed, " on; valid: 1 to ", kMostSeeds, ", and seeds of 64 bits");
-  MANTISSA_CHECK(!options.attribute || config.train.patience > 0 || has_several_microbatches(arms),
-                 InvalidArgument,
-                 "--attribute: splits a gain between format, microbatch and early stopping, and "
-                 "these runs differ in the format alone; name two in --microbatch, such as 8,auto, "
-                 "or set train.patience");
-  require_positive("--margin", options.margin);
-  require_positive("--target", options.target);
-  require_positive("--watts", options.watts);
-  const bool is_validated = !config.data.validation.empty();
-  const bool has_quality_gate = has_gate(gates, report::GateKind::quality);
-  MANTISSA_CHECK(is_validated || !(options.target || options.margin || has_quality_gate),
-                 InvalidArgument,
-                 "compare: --target, --margin and --require quality are of validation, and nothing "
-                 "is held out for it; set data.validation");
-  MANTISSA_CHECK(options.seeds >= 2 || !(options.margin || has_quality_gate), InvalidArgument,
-                 "compare: --margin and --require quality are of a test over seeds, and one seed "
-                 "is no test; use --seeds 5");
-  MANTISSA_CHECK(arms.size() >= 2 || !(options.margin || !gates.empty()), InvalidArgument,
-                 "compare: --margin and --require hold one precision against another, and there "
-                 "is only ",
-                 arms.front().name, "; name two in --precisions");
-  MANTISSA_CHECK(options.target || !(has_gate(gates, report::GateKind::target) ||
-                                     has_gate(gates, report::GateKind::cost)),
-                 InvalidArgument, "--require: target and cost are of a target; set --target");
-  MANTISSA_CHECK(!options.price.empty() || !has_gate(gates, report::GateKind::cost),
-                 InvalidArgument, "--require: cost needs the price of an hour; set --price");
-  MANTISSA_CHECK(!options.watts || options.powercap.empty(), InvalidArgument,
-                 "compare: --watts takes the place of what --powercap measures; leave one out");
-}
-
 void tell_what_begins(const Comparison& comparison) {
   const train::TrainConfig& train = comparison.arms.front().config.train;
   std::string names;
@@ -135,15 +51,6 @@ void tell_what_begins(const Comparison& comparison) {
             << (comparison.seeds == 1 ? " seed" : " seeds") << ", in turns of "
             << (train.checkpoint_every > 0 ? train.checkpoint_every : train.eval_every)
             << " steps, in " << comparison.out.string() << "\n";
-}
-
-report::StudyOptions what_is_asked(const Options& options) {
-  report::StudyOptions asked;
-  asked.margin = options.margin.value_or(asked.margin);
-  asked.target = options.target.value_or(asked.target);
-  asked.watts = options.watts.value_or(asked.watts);
-  asked.price_per_hour = options.price.empty() ? asked.price_per_hour : parse_price(options.price);
-  return asked;
 }
 
 std::vector<std::string> names_of(const std::vector<report::StudyRun>& runs) {
@@ -161,12 +68,16 @@ struct Result {
   report::Study study;
   std::vector<report::GateResult> gates;
   std::optional<report::Attribution> attribution;
+  std::vector<report::DeviceTime> devices;
 
-  std::string json() const { return to_json(study, gates, hardware_sentence(), attribution); }
+  std::string json() const {
+    return to_json(study, gates, hardware_sentence(), attribution, devices);
+  }
 };
 
-Result result_of(const Options& options, const Comparison& comparison, const TurnsOutcome& turns,
-                 const report::StudyOptions& asked, const std::vector<report::Gate>& gates) {
+Result result_of(const CompareOptions& options, const Comparison& comparison,
+                 const TurnsOutcome& turns, const report::StudyOptions& asked,
+                 const std::vector<report::Gate>& gates) {
   Result result;
   result.study = analyse(names_of(turns.runs), reference_of(comparison.arms).name, turns.runs,
                          turns.slices, asked);
@@ -189,7 +100,7 @@ void keep(const Result& result, const Comparison& comparison, TurnsOutcome turns
                       std::make_move_iterator(more.end()));
     const Result whole = {
         analyse(names_of(turns.runs), result.study.reference, turns.runs, turns.slices, asked),
-        result.gates, result.attribution};
+        result.gates, result.attribution, result.devices};
     json = whole.json();
   }
   replace_file(comparison.out / "comparison.json", json + "\n");
@@ -205,6 +116,9 @@ void print(const Result& result, const Comparison& comparison) {
               << attribution_text(result.study, cells_of(comparison.arms), *result.attribution,
                                   comparison.arms.front().config.train.batch);
   }
+  if (!result.devices.empty()) {
+    std::cout << "\n" << device_times_text(result.study, result.devices);
+  }
 }
 
 int exit_code_of(const Result& result, const TurnsOutcome& turns) {
@@ -216,7 +130,7 @@ int exit_code_of(const Result& result, const TurnsOutcome& turns) {
   return has_failed || turns.has_diverged ? kFailed : is_met ? kDone : kGateNotMet;
 }
 
-void run_compare(const Options& options, int& exit_code) {
+void run_compare(const CompareOptions& options, int& exit_code) {
   const std::atomic<int>& stop = stop_flag();
   Comparison comparison;
   comparison.out = options.out;
@@ -226,6 +140,7 @@ void run_compare(const Options& options, int& exit_code) {
                 {options.precisions, options.policies, options.microbatches}, options.out);
   const std::vector<report::Gate> gates =
       options.require.empty() ? std::vector<report::Gate>() : report::parse_gates(options.require);
+  const std::vector<train::DeviceSpec> devices = devices_of(options);
   check(options, comparison.arms, gates);
   report::StudyOptions asked = what_is_asked(options);
   if (options.attribute) {
@@ -236,7 +151,10 @@ void run_compare(const Options& options, int& exit_code) {
     }
   }
   if (!options.watts) {
-    comparison.powercap = options.powercap.empty() ? "/sys/class/powercap" : options.powercap;
+    comparison.energy.emplace();
+    if (!options.powercap.empty()) {
+      comparison.energy = EnergyCounters{options.powercap, ""};
+    }
   }
 
   prepare_process();
@@ -250,7 +168,8 @@ void run_compare(const Options& options, int& exit_code) {
     return;
   }
   asked.energy_problem = turns.energy_problem;
-  const Result result = result_of(options, comparison, turns, asked, gates);
+  Result result = result_of(options, comparison, turns, asked, gates);
+  result.devices = device_times(comparison.arms, devices);
   keep(result, comparison, turns, asked);
   exit_code = exit_code_of(result, turns);
   if (options.json) {
@@ -263,7 +182,7 @@ void run_compare(const Options& options, int& exit_code) {
 }  // namespace
 
 void add_compare(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompareOptions>();
   CLI::App* command = app.add_subcommand(
       "compare",
       "Train a run file in several precisions, in turns, same seeds and batches, and say what each "
@@ -278,9 +197,7 @@ void add_compare(CLI::App& app, int& exit_code) {
                       "comma-separated sequences a forward pass, or auto: the most with which a "
                       "step fits into --memory; each of the above is trained with each, and steps "
                       "keep their train.batch sequences");
-  command->add_option("--memory", options->memory,
-                      "bytes that tensors may take, such as 2GB, for --microbatch auto (default: "
-                      "what the system can give); short for --set train.memory=...");
+  add_memory_option(*command, options->memory);
   command->add_flag("--attribute", options->attribute,
                     "what the format did, what the microbatch did, what both did beyond that, and "
                     "what train.patience would have done, which then ends no run");
@@ -298,7 +215,8 @@ void add_compare(CLI::App& app, int& exit_code) {
                       "power of the machine, in place of measured energy");
   command
       ->add_option("--powercap", options->powercap,
-                   "where Linux counts energy (default: /sys/class/powercap)")
+                   "where Linux counts energy, that alone (default: /sys/class/powercap, and NVML "
+                   "for GPUs)")
       ->check(refuse_empty_folder);
   command
       ->add_option("--require", options->require,
@@ -307,6 +225,10 @@ void add_compare(CLI::App& app, int& exit_code) {
                    "memory=X (at most X of the peak), target (each run reached it), cost=X (to "
                    "the target, at most)")
       ->check(report::refuse_empty);
+  command->add_option(
+      "--devices", options->devices,
+      "comma-separated, such as H100,A100-40GB (mantissa plan --list-devices): what "
+      "a step would take there at least in each precision, by arithmetic");
   command
       ->add_option("--out", options->out,
                    "folder; a comparison that is there already goes on, or is printed again")

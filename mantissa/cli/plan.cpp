@@ -3,12 +3,12 @@
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/base/name_list.h"
 #include "mantissa/cli/command.h"
 #include "mantissa/cli/plan_report.h"
 #include "mantissa/cli/prepare.h"
@@ -36,20 +36,9 @@ struct Options {
   bool json = false;
 };
 
-std::vector<std::string> parts_of(const std::vector<std::string>& texts) {
-  std::vector<std::string> parts;
-  for (const std::string& text : texts) {
-    std::istringstream stream(text);
-    for (std::string part; std::getline(stream, part, ',');) {
-      parts.push_back(part);
-    }
-  }
-  return parts;
-}
-
 std::vector<int> stages_of(const Options& options) {
   std::vector<int> stages;
-  for (const std::string& text : parts_of(options.zero)) {
+  for (const std::string& text : parse_names("--zero", options.zero)) {
     MANTISSA_CHECK(text.size() == 1 && text[0] >= '0' && text[0] <= '3', InvalidArgument,
                    "plan: --zero \"", text, "\" is no stage of ZeRO; valid: 0 1 2 3");
     stages.push_back(text[0] - '0');
@@ -59,7 +48,6 @@ std::vector<int> stages_of(const Options& options) {
     stages.assign(all.begin(), options.ranks > 1 ? all.end() : all.begin() + 1);
   }
   std::sort(stages.begin(), stages.end());
-  stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
   MANTISSA_CHECK(options.ranks > 1 || stages.back() == 0, InvalidArgument, "plan: --zero ",
                  stages.back(),
                  " shares out among ranks, and there is one; say how many with "
@@ -83,7 +71,7 @@ std::vector<PlannedDevice> devices_of(const Options& options) {
                    "\"; valid: a number and B, kB, MB, GB, TB, KiB, MiB or GiB, such as 40GiB");
   }
   const std::vector<train::DeviceSpec> known = catalog(options);
-  for (const std::string& name : parts_of(options.devices)) {
+  for (const std::string& name : parse_names("--device", options.devices)) {
     PlannedDevice device;
     device.spec = train::find_device(known, name);
     device.memory_bytes = memory.value_or(static_cast<int64_t>(device.spec->memory.value));

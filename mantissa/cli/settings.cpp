@@ -18,4 +18,10 @@ std::vector<train::Setting> settings_of(
   return settings;
 }
 
+void add_memory_option(CLI::App& command, std::optional<std::string>& memory) {
+  command.add_option("--memory", memory,
+                     "bytes that tensors may take, such as 2GB, for --microbatch auto (default: "
+                     "what the system can give); short for --set train.memory=...");
+}
+
 }  // namespace mantissa::cli

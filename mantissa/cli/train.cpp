@@ -121,9 +121,7 @@ void add_train(CLI::App& app, int& exit_code) {
   command->add_option("--microbatch", options->microbatch,
                       "sequences a forward pass, or auto: the most with which a step fits into "
                       "--memory; short for --set train.microbatch=...");
-  command->add_option("--memory", options->memory,
-                      "bytes that tensors may take, such as 2GB, for --microbatch auto (default: "
-                      "what the system can give); short for --set train.memory=...");
+  add_memory_option(*command, options->memory);
   command->add_option("--recompute", options->recompute,
                       "none, elementwise, block or full: what backward computes again instead of "
                       "keeping it; short for --set train.recompute=...");

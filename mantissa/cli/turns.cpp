@@ -6,7 +6,6 @@
 #include <optional>
 #include <typeinfo>
 
-#include "mantissa/base/energy_meter.h"
 #include "mantissa/base/error.h"
 #include "mantissa/cli/divergence.h"
 #include "mantissa/cli/progress_display.h"
@@ -53,8 +52,8 @@ class Trainer {
         lock_(train::RunFolder::create(comparison.out)),
         journal_(comparison.out / "slices.jsonl"),
         session_s_(now_s()) {
-    if (!comparison.powercap.empty()) {
-      meter_.emplace(comparison.powercap);
+    if (comparison.energy) {
+      meter_.emplace(*comparison.energy);
     }
     for (int64_t seed = 0; seed < comparison.seeds; ++seed) {
       for (const Arm& arm : comparison.arms) {
@@ -166,7 +165,10 @@ class Trainer {
     line.wall_s = wall_s;
     if (meter_) {
       const double joules = meter_->sample();
-      line.energy_j = meter_->problem().empty() ? joules - joules_before : line.energy_j;
+      if (meter_->problem().empty()) {
+        line.energy_j = joules - joules_before;
+        line.energy_of = meter_->measured();
+      }
     }
     line.peak_bytes = slice.outcome.peak_bytes;
     line.peak_holders = slice.outcome.peak_holders;

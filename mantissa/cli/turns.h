@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "mantissa/base/energy_meter.h"
 #include "mantissa/cli/arms.h"
 #include "mantissa/record/slice.h"
 #include "mantissa/report/study.h"
@@ -15,7 +17,7 @@ struct Comparison {
   std::filesystem::path out;
   std::vector<Arm> arms;
   int64_t seeds = 1;
-  std::filesystem::path powercap;  // empty: no energy is measured
+  std::optional<EnergyCounters> energy;  // none: it is not measured
 };
 
 struct TurnsOutcome {

@@ -44,6 +44,18 @@ const TracedCall& outermost(const TracedCall& call) {
   return *result;
 }
 
+std::string blamed_name(const TracedCall& call) {
+  const TracedCall& outer = outermost(call);
+  const bool completes_node = !outer.after_node.empty() && outer.operation.has_value() &&
+                              (is_cast(outer) || base_name(outer) == "sum");
+  return completes_node ? outer.after_node : outer.name;
+}
+
+bool is_cast(const TracedCall& call) {
+  const std::string name = base_name(call);
+  return name == "copy" || name == "_to_copy" || name == "to";
+}
+
 bool is_view(const c10::Argument& result) {
   return result.alias_info() != nullptr && !result.alias_info()->isWrite();
 }

@@ -24,6 +24,14 @@ at::Tensor tensor_argument(const TracedCall& call, std::string_view name);
 /// What the step called, or the node of the backward pass; `call` itself when it is that.
 const TracedCall& outermost(const TracedCall& call);
 
+/// What a fault of `call` is told of: what the step called, or the node of the backward pass. What
+/// the engine does to give a node's gradient the shape and format of its input is part of that
+/// node; adding it to those of other uses is of none.
+std::string blamed_name(const TracedCall& call);
+
+/// Is it `to`, or what that is made of?
+bool is_cast(const TracedCall& call);
+
 /// Does the result share the memory of an argument, which the operation leaves as it is?
 bool is_view(const c10::Argument& result);
 

@@ -98,10 +98,6 @@ std::optional<Format> constant_format(const TracedCall& call, Use use) {
 // A kernel may cast a constant to the format of its operand and compute with the wider one it came
 // from, as mul and div do on CPU: such a cast says nothing.
 bool is_cast_within_another(const TracedCall& call) {
-  constexpr std::array<std::string_view, 3> kCasts = {"_to_copy", "copy", "to"};
-  const auto is_cast = [&](const TracedCall& candidate) {
-    return std::find(kCasts.begin(), kCasts.end(), base_name(candidate)) != kCasts.end();
-  };
   if (!is_cast(call)) {
     return false;
   }

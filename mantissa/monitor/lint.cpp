@@ -92,7 +92,7 @@ class Collector {
     Finding finding{rule,
                     hit.severity,
                     hit.scope.empty() ? call.scope : hit.scope,
-                    outermost(call).name,
+                    blamed_name(call),
                     hit.format,
                     hit.value,
                     hit.consequence,

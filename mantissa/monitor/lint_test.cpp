@@ -338,6 +338,13 @@ TEST(LintUnderflow, ACastThatLosesMostNumbers) {
               IsEmpty());
 }
 
+TEST(LintUnderflow, TheEnginesCastOfAGradientIsPartOfItsNode) {
+  const at::Tensor x = at::ones({4}, at::kHalf).requires_grad_();
+  const auto findings = found("underflow", [&] { x.mul(at::full({4}, 1e-8)).sum().backward(); });
+  ASSERT_FALSE(findings.empty());
+  EXPECT_EQ(findings[0].operation, "MulBackward0");
+}
+
 TEST(LintUnderflow, Fp16GradientsBelowTheSmallestNormal) {
   const at::Tensor w = at::ones({8, 8}, at::kHalf).requires_grad_();
   const auto step = [&](double scale) {

@@ -72,14 +72,30 @@ bool holds_nan(const c10::IValue& value) {
 
 // Such as the -1e9 of x * -1e9: kernels compute with the wider number that it comes from.
 bool is_cast_of_constant(const TracedCall& call) {
-  const std::string name = base_name(call);
-  const std::string outermost_name = base_name(outermost(call));
-  const auto is_cast = [](const std::string& of) {
-    return of == "copy" || of == "_to_copy" || of == "to";
-  };
   const auto tensors = tensors_in(call.outputs);
-  return !call.in_backward && is_cast(name) && !is_cast(outermost_name) && tensors.size() == 1 &&
+  return !call.in_backward && is_cast(call) && !is_cast(outermost(call)) && tensors.size() == 1 &&
          tensors[0].dim() == 0;
+}
+
+// The last thing that a kernel does which computes in FP32: the operation is to blame, not a cast
+// of what it was given.
+bool rounds_a_result(const TracedCall& call) {
+  if (!is_cast(call)) {
+    return false;
+  }
+  const TracedCall* kernel = call.outer;
+  while (kernel != nullptr && kernel->operation && is_cast(*kernel)) {
+    kernel = kernel->outer;
+  }
+  if (kernel == nullptr || !kernel->operation) {
+    return false;
+  }
+  const at::Tensor from = tensor_argument(call, base_name(call) == "copy" ? "src" : "self");
+  const std::vector<at::Tensor> given = tensors_in(kernel->inputs);
+  return from.defined() && from.has_storage() &&
+         std::none_of(given.begin(), given.end(), [&](const at::Tensor& tensor) {
+           return tensor.defined() && tensor.has_storage() && tensor.is_alias_of(from);
+         });
 }
 
 // NaN of infinities, as inf - inf is.
@@ -199,6 +215,9 @@ std::vector<OriginInput> inputs_of(const TracedCall& call, const at::Tensor& out
 
 void NonfiniteSearch::visit(const TracedCall& call) {
   if (!origin_.operation.empty()) {
+    if (!end_.is_settled()) {
+      end_.visit(call);
+    }
     return;
   }
   const bool may_begin = suspect_within_ == nullptr && call.operation.has_value();
@@ -206,22 +225,18 @@ void NonfiniteSearch::visit(const TracedCall& call) {
     return;  // nothing hangs on its values
   }
   const auto value = leaves_memory_unset(call) ? std::nullopt : nonfinite_output(call);
-  if (may_begin && value && !is_cast_of_constant(call) &&
+  if (may_begin && value && !is_cast_of_constant(call) && !rounds_a_result(call) &&
       (!is_given_nonfinite(call) || makes_nan(call))) {
-    const TracedCall& outer = outermost(call);
-    // The engine sums what a node returns to the shape of its input: part of that derivative.
-    const bool completes_node = &outer == &call && base_name(call) == "sum";
+    const std::string blamed = blamed_name(call);
     const at::Tensor made = nonfinite_tensor(call);
     suspect_ = {call.name,
-                completes_node            ? call.after_node
-                : outer.name == call.name ? ""
-                                          : outer.name,
+                blamed == call.name ? "" : blamed,
                 call.scope,
                 call.in_backward,
                 *value,
                 made.defined() ? format_name(made) : "",
                 inputs_of(call, made, sources_)};
-    suspect_within_ = &outer;
+    suspect_within_ = &outermost(call);
   }
   // What an operation makes and masks itself is none: the derivative of a norm divides by 0.
   if (suspect_within_ == &call) {
@@ -309,7 +324,7 @@ NonfiniteOrigin find_nonfinite_origin(const std::function<void()>& step,
   GivenSearch given(sources);
   trace_calls(step, [&](const TracedCall& call) {
     search.visit(call);
-    if (search.origin().operation.empty()) {
+    if (search.origin().operation.empty()) {  // none so far, or none that was not replaced
       given.visit(call);
       sources.visit(call);
     }

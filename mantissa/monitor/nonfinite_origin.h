@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mantissa/base/api.h"
+#include "mantissa/monitor/nonfinite_end.h"
 #include "mantissa/monitor/trace.h"
 #include "mantissa/tensor/parameter_list.h"
 
@@ -52,10 +53,11 @@ MANTISSA_API std::string describe(const NonfiniteOrigin& origin);
 /// division), else that with the largest magnitude; and what made that. `parameters` names inputs.
 /// An operation that is given an infinity, as masked_fill by -inf, made none, unless it makes NaN
 /// of it (inf - inf, softmax of -inf alone); nor did one whose caller, an operation or a node,
-/// returns finite values all the same. Where none made any, but the last result or a gradient is
-/// not finite, it is what was given. A cast that overflows is `aten::copy_` within the operation
-/// that needed it. Looks at every argument and result: several times the cost of the step. Throws
-/// what trace_calls throws.
+/// returns finite values all the same; nor is anything an origin that the code replaces by finite
+/// numbers before it reaches the end of the step (monitor/nonfinite_end.h). Where none made any,
+/// but the last result or a gradient is not finite, it is what was given. A cast that overflows is
+/// `aten::copy_` within the operation that needed it. Looks at every argument and result: several
+/// times the cost of the step. Throws what trace_calls throws.
 MANTISSA_API NonfiniteOrigin find_nonfinite_origin(const std::function<void()>& step,
                                                    const tensor::ParameterList& parameters = {});
 
@@ -69,15 +71,19 @@ class MANTISSA_API NonfiniteSearch {
 
   /// Whether the next calls decide about what was seen: all of them are to be visited then, at
   /// other times those that return a value which is not finite.
-  bool has_suspect() const { return suspect_within_ != nullptr; }
+  bool has_suspect() const {
+    return suspect_within_ != nullptr || (!origin_.operation.empty() && !end_.is_settled());
+  }
 
-  const NonfiniteOrigin& origin() const { return origin_; }
+  /// Once the step has ended: none, where what it made was replaced.
+  NonfiniteOrigin origin() const { return end_.is_replaced() ? NonfiniteOrigin() : origin_; }
 
  private:
   const ValueSources* sources_;
   NonfiniteOrigin origin_;
   NonfiniteOrigin suspect_;
   const TracedCall* suspect_within_ = nullptr;
+  NonfiniteEnd end_;  // of what the origin made
 };
 
 }  // namespace mantissa::monitor

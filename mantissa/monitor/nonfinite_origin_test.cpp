@@ -10,6 +10,7 @@
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/conv1d.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/index_add.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/log.h>
 #include <ATen/ops/masked_fill.h>
@@ -145,6 +146,48 @@ TEST(NonfiniteOrigin, NamesWhatMakesNanOfInfinities) {
   EXPECT_EQ(nan_from([&] { (void)at::softmax(all, -1).sum(); }), "aten::softmax");
   EXPECT_EQ(nan_from([&] { (void)all.sub(all).exp(); }), "aten::sub");
   EXPECT_EQ(nan_from([&] { (void)at::zeros({4}).mul(-kInf); }), "aten::mul");
+}
+
+// The product with a small FP16 number is FP32, and so is its gradient until the engine casts it.
+TEST(NonfiniteOrigin, TheEnginesCastOfAGradientIsPartOfItsNode) {
+  const at::Tensor variance = at::full({1}, 1e-3, at::kHalf).requires_grad_();
+  const NonfiniteOrigin origin = find_nonfinite_origin([&] {
+    const tensor::Scope scope("loss");
+    at::ones({1}).div(variance).sum().backward();
+  });
+  EXPECT_EQ(origin.within, "DivBackward0");
+  EXPECT_EQ(origin.scope, "loss");
+  EXPECT_TRUE(origin.in_backward);
+}
+
+// Kernels that compute in FP32 end with a cast of their own.
+TEST(NonfiniteOrigin, ARoundedResultIsNoCastOfAnOperand) {
+  const at::Tensor cells = at::full({2000, 4}, 40, at::kHalf);
+  const at::Tensor index = at::zeros({2000}, at::kLong);
+  const NonfiniteOrigin origin = find_nonfinite_origin([&] {
+    (void)at::zeros({2, 4}, at::kHalf).index_add(0, index, cells);
+  });
+  EXPECT_THAT(origin.operation, ::testing::StartsWith("aten::index_add"));
+}
+
+TEST(NonfiniteOrigin, WhatTheCodeReplacesIsNone) {
+  const at::Tensor x = at::tensor({0.0F, 4.0F}).requires_grad_();
+  const at::Tensor hidden = at::ones({2}, at::kBool);
+  const auto origin_of = [](const auto& step) { return find_nonfinite_origin(step).operation; };
+  EXPECT_EQ(origin_of([&] {
+              const at::Tensor bucket = x.detach().log().to(at::kLong).clamp_min(0);
+              x.mul(bucket).sum().backward();
+            }),
+            "");
+  EXPECT_EQ(
+      origin_of([&] { x.masked_fill(hidden, -kInf).softmax(-1).nan_to_num().sum().backward(); }),
+      "");
+  EXPECT_EQ(origin_of([&] { at::where(x.gt(0), x.log(), at::zeros({2})).sum().backward(); }),
+            "aten::log")
+      << "the gradient is NaN all the same";
+  EXPECT_EQ(origin_of([&] { x.detach().log().exp().sum(); }), "aten::log")
+      << "exp(-inf) is 0: used, not replaced";
+  EXPECT_EQ(origin_of([&] { (void)x.detach().log(); }), "aten::log") << "the step ends with it";
 }
 
 TEST(NonfiniteOrigin, NamesWhatFirstGetsAValueThatTheStepWasGiven) {

@@ -50,7 +50,7 @@ class MANTISSA_API RangeRecorder {
   const Ranges& ranges() const { return ranges_; }
 
   /// Of the first value that is not finite, as find_nonfinite_origin tells it.
-  const NonfiniteOrigin& origin() const { return search_.origin(); }
+  NonfiniteOrigin origin() const { return search_.origin(); }
 
   /// Time that it took so far.
   double cost_s() const;

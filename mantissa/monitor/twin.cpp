@@ -153,12 +153,12 @@ class Comparison {
       } else {
         judge_own_error(row, call);
       }
-      set_input_error(row, call);
+      row.input_error = input_error(call);
     }
     const TwinPlace place = row.place;
-    add(std::move(row), value);
-    if (place == TwinPlace::forward && !report_.rows.empty()) {
-      errors_[sources_.num_calls()] = report_.rows.back().relative_error;
+    const std::optional<double> error = add(std::move(row), value);
+    if (place == TwinPlace::forward) {
+      errors_[sources_.num_calls()] = error;
     }
   }
 
@@ -188,39 +188,47 @@ class Comparison {
   }
 
  private:
-  void add(TwinRow row, const Value& value) {
+  // The error of the value; nothing where the twin has none beside it.
+  std::optional<double> add(TwinRow row, const Value& value) {
     const auto found = twin_.find(value.key);
     size_t& taken = taken_[value.key];
     if (found == twin_.end() || taken >= found->second.size() ||
         found->second[taken].sizes() != value.tensor.sizes()) {
       ++report_.unmatched;
-      return;
+      return std::nullopt;
     }
-    compare(std::move(row), value.tensor, found->second[taken]);
-    ++taken;
+    return compare(std::move(row), value.tensor, found->second[taken++]);
   }
 
-  void compare(TwinRow row, const at::Tensor& value, const at::Tensor& reference) {
+  double compare(TwinRow row, const at::Tensor& value, const at::Tensor& reference) {
     row.format = format_name(value);
     const double scale = row.place == TwinPlace::forward ? 1 : options_.scale;
     compare_values(row, value.to(at::kDouble).div(scale), reference, options_.format);
     report_.rows.push_back(std::move(row));
+    return report_.rows.back().relative_error;
   }
 
-  void set_input_error(TwinRow& row, const TracedCall& call) const {
+  // Nothing as well where one of them was not compared: it may have the largest.
+  std::optional<double> input_error(const TracedCall& call) const {
+    std::optional<double> largest;
     for (const at::Tensor& input : tensors_in(call.inputs)) {
       const ValueSource* source = input.defined() ? sources_.find(input) : nullptr;
       const auto error = source == nullptr ? errors_.end() : errors_.find(source->number);
-      if (error != errors_.end()) {
-        row.input_error = std::max(row.input_error.value_or(0), error->second);
+      if (error == errors_.end()) {
+        continue;
       }
+      if (!error->second) {
+        return std::nullopt;
+      }
+      largest = std::max(largest.value_or(0), *error->second);
     }
+    return largest;
   }
 
   const tensor::ParameterList& parameters_;
   const TwinOptions& options_;
   ValueSources sources_;
-  std::map<int64_t, double> errors_;  // by the number of the call
+  std::map<int64_t, std::optional<double>> errors_;  // by the number of the call; none: unmatched
   std::map<Key, std::vector<at::Tensor>> twin_;
   std::map<Key, size_t> taken_;
   std::vector<at::Tensor> twin_gradients_;

@@ -37,7 +37,8 @@ struct TwinRow {
   double max_ulps = 0;
   double zeros = 0;                   // share of the numbers that FP32 has and that are 0
   int64_t nonfinite = 0;              // numbers that are not finite where FP32 is
-  std::optional<double> input_error;  // forward: the largest relative error among its inputs
+  std::optional<double> input_error;  // forward: the largest relative error among its inputs;
+                                      // nothing where one has no partner in the twin
   std::optional<double> own_error;    // forward, in 16 bits: relative, of the kernel alone, against
                                       // the same operation in FP32 on the inputs that it got
   std::optional<double> bound;        // of own_error: what the format explains; of products

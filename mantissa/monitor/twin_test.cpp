@@ -1,14 +1,20 @@
 #include "mantissa/monitor/twin.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 
+#include <ATen/ops/add.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/sqrt.h>
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -165,6 +171,36 @@ TEST(Twin, CountsWhatOnlyOneOfTheStepsHas) {
       ReplayPoint(), model.parameters, [&] { return model.loss(at::kFloat).add(1); },
       [&] { return model.loss(at::kFloat); });
   EXPECT_EQ(report.unmatched, 2);  // the sum and its node
+}
+
+// The relu is in one of the steps only, so nobody knows how wrong its result is.
+TEST(Twin, WhatHasNoPartnerHandsNoErrorOn) {
+  const Model model;
+  const at::Tensor x = at::rand({4, 8}).add(1);
+  const auto loss = [&](at::ScalarType dtype, bool has_relu) {
+    const at::Tensor product = at::mm(x.to(dtype), model.parameters[0].value.to(dtype));
+    const at::Tensor positive = has_relu ? at::relu(product) : product;
+    const at::Tensor root = at::sqrt(positive);
+    return at::add(root, at::mul(positive, product)).to(at::kFloat).sum();
+  };
+  const auto report = [&](bool has_relu) {
+    return compare_with_twin(
+        ReplayPoint(), model.parameters, [&] { return loss(at::kBFloat16, has_relu); },
+        [&] { return loss(at::kFloat, false); });
+  };
+  const TwinReport with = report(true);
+  EXPECT_EQ(with.unmatched, 2);  // the relu and its node
+  EXPECT_GT(row(with, TwinPlace::forward, "aten::mm").relative_error, 0);
+  EXPECT_EQ(row(with, TwinPlace::forward, "aten::sqrt").input_error, std::nullopt);
+  EXPECT_EQ(row(with, TwinPlace::forward, "aten::mul").input_error, std::nullopt)
+      << "the other factor alone has a known error";
+  EXPECT_EQ(row(with, TwinPlace::forward, "aten::add").input_error,
+            std::max(row(with, TwinPlace::forward, "aten::sqrt").relative_error,
+                     row(with, TwinPlace::forward, "aten::mul").relative_error))
+      << "what follows is known again";
+  const TwinReport without = report(false);
+  EXPECT_EQ(row(without, TwinPlace::forward, "aten::sqrt").input_error,
+            row(without, TwinPlace::forward, "aten::mm").relative_error);
 }
 
 TEST(Twin, RefusesWhatNoStepHas) {

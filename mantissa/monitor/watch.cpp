@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/nonfinite.h"
 #include "mantissa/monitor/call_values.h"
 
 namespace mantissa::monitor {
@@ -32,15 +31,6 @@ std::string line_of(const Range& range, numerics::Format format) {
   }
   const std::string remedy = advice(range, format);
   return concat(line, remedy.empty() ? "" : "; ", remedy, "\n");
-}
-
-std::string line_of(const Sighting& sighting) {
-  const NonfiniteOrigin& origin = sighting.origin;
-  return concat("step ", sighting.step, ": the first value that is not finite is ",
-                nonfinite_name(origin.value).value(), " from ", origin.operation,
-                origin.within.empty() ? "" : " within ", origin.within,
-                origin.in_backward ? " in the backward of " : " in ",
-                origin.scope.empty() ? "no scope" : origin.scope, "\n");
 }
 
 }  // namespace
@@ -104,7 +94,8 @@ bool Watch::check(const at::Tensor& loss) {
 std::string Watch::report(numerics::Format format, size_t most) const {
   std::string lines;
   if (first_nonfinite_) {
-    lines += line_of(*first_nonfinite_);
+    lines += concat("step ", first_nonfinite_->step, ": the first value that is not finite is ",
+                    describe(first_nonfinite_->origin), "\n");
   }
   size_t shown = 0;
   for (const Range& range : worst_first(by_scope(ranges_.all()), format)) {

@@ -106,7 +106,7 @@ TEST(Watch, ALossThatIsNotFiniteHasTheNextStepLookedAt) {
   EXPECT_EQ(watch.first_nonfinite()->origin.operation, "aten::log");
   EXPECT_THAT(watch.report(),
               HasSubstr("step 4: the first value that is not finite is -inf from aten::log in "
-                        "decoder\n"));
+                        "fp32 (decoder), whose self is 0\n"));
 }
 
 TEST(Watch, ReportsWorstFirstAndItsCost) {

@@ -28,6 +28,7 @@ std::string to_json(const Slice& slice) {
   json["wall_s"] = slice.wall_s;
   if (!std::isnan(slice.energy_j)) {
     json["energy_j"] = slice.energy_j;
+    json["energy_of"] = slice.energy_of;
   }
   json["peak_bytes"] = slice.peak_bytes;
   json["peak_holders"] = slice.peak_holders;
@@ -47,6 +48,7 @@ Slice slice_from_json(std::string_view line, const std::string& where) {
     json.at("wall_s").get_to(slice.wall_s);
     if (json.contains("energy_j")) {
       json.at("energy_j").get_to(slice.energy_j);
+      slice.energy_of = json.value("energy_of", "processor packages");  // before GPUs were read
     }
     json.at("peak_bytes").get_to(slice.peak_bytes);
     json.at("peak_holders").get_to(slice.peak_holders);

@@ -23,8 +23,9 @@ struct Slice {
   int64_t last_step = 0;
   double wall_s = 0;  // with all that is no step: start, validation, checkpoint
   double energy_j = std::numeric_limits<double>::quiet_NaN();  // of the machine; NaN: not measured
-  std::map<std::string, int64_t> peak_bytes;                   // as in Summary, of this slice
-  std::map<std::string, int64_t> peak_holders;                 // likewise
+  std::string energy_of;                        // what counted it: `1 processor package and 2 GPUs`
+  std::map<std::string, int64_t> peak_bytes;    // as in Summary, of this slice
+  std::map<std::string, int64_t> peak_holders;  // likewise
 
   int64_t steps() const { return last_step - first_step + 1; }
 };

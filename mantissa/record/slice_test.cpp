@@ -36,6 +36,7 @@ std::vector<int64_t> first_steps(const SliceJournal& journal) {
 TEST(Slice, ReadsBackWhatWasWritten) {
   Slice written = slice("bf16 \"own\"", 1, 50);
   written.energy_j = 12.25;
+  written.energy_of = "1 processor package and 2 GPUs";
   const Slice read = slice_from_json(to_json(written), "here");
   EXPECT_EQ(read.arm, written.arm);
   EXPECT_EQ(read.seed, written.seed);
@@ -46,6 +47,7 @@ TEST(Slice, ReadsBackWhatWasWritten) {
   EXPECT_EQ(read.steps(), 50);
   EXPECT_EQ(read.wall_s, written.wall_s);
   EXPECT_EQ(read.energy_j, written.energy_j);
+  EXPECT_EQ(read.energy_of, written.energy_of);
   EXPECT_EQ(read.peak_bytes, written.peak_bytes);
   EXPECT_EQ(read.peak_holders, written.peak_holders);
   EXPECT_TRUE(std::isnan(slice_from_json(to_json(slice("a", 1, 2)), "here").energy_j));

@@ -4,10 +4,10 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <sstream>
 #include <string_view>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/name_list.h"
 #include "mantissa/base/nearest.h"
 #include "mantissa/report/quantity.h"
 #include "mantissa/report/study_text.h"
@@ -108,8 +108,7 @@ GateResult judge_one(const Gate& gate, const Study& study, const ArmResult& arm)
 
 std::vector<Gate> parse_gates(const std::string& text) {
   std::vector<Gate> gates;
-  std::istringstream parts(text + ",");
-  for (std::string part; std::getline(parts, part, ',');) {
+  for (const std::string& part : parse_names("--require", text)) {
     gates.push_back(parse_gate(part));
     for (size_t i = 0; i + 1 < gates.size(); ++i) {
       MANTISSA_CHECK(gates[i].kind != gates.back().kind, InvalidArgument, "--require: \"",

@@ -76,14 +76,15 @@ TEST(Gate, RefusesWhatIsNoGate) {
     return message_of<InvalidArgument>([&] { (void)parse_gates(text); });
   };
   EXPECT_EQ(refusal("sped=1"), "--require: unknown gate \"sped\"; did you mean \"speed\"?");
-  EXPECT_THAT(refusal(""), HasSubstr("unknown gate \"\""));
-  EXPECT_THAT(refusal("quality,"), HasSubstr("unknown gate \"\""));
+  EXPECT_THAT(refusal(""), HasSubstr("has an empty name"));
+  EXPECT_THAT(refusal("quality,"), HasSubstr("\"quality,\" has an empty name"));
   EXPECT_THAT(refusal("speed"), HasSubstr("\"speed\": speed needs a bound, for example speed=1.5"));
   EXPECT_THAT(refusal("quality=1"), HasSubstr("quality takes no bound"));
   EXPECT_THAT(refusal("speed=fast"), HasSubstr("the bound is not a number above 0"));
   EXPECT_THAT(refusal("speed=-1"), HasSubstr("the bound is not a number above 0"));
   EXPECT_THAT(refusal("speed=nan"), HasSubstr("the bound is not a number above 0"));
   EXPECT_THAT(refusal("speed=1,quality,speed=2"), HasSubstr("\"speed\" is named twice"));
+  EXPECT_THAT(refusal("quality,quality"), HasSubstr("\"quality\" is named twice"));
 }
 
 }  // namespace

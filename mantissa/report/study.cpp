@@ -119,6 +119,7 @@ class RunAnalysis {
       if (!std::isnan(slice.energy_j)) {
         energy_j += slice.energy_j;
         result.energy_steps += slice.steps();
+        result.energy_of.insert(slice.energy_of);
       }
     }
     if (result.energy_steps > 0) {
@@ -396,6 +397,7 @@ Study analyse(const std::vector<std::string>& arms, const std::string& reference
     const ArmResult& arm = study.arms.emplace_back(arm_alone(name, results[name], options));
     for (const RunResult& run : arm.runs) {
       study.training_s += std::isnan(run.training_s) ? 0 : run.training_s;
+      study.energy_of.insert(run.energy_of.begin(), run.energy_of.end());
     }
   }
   const ArmResult beside = study.arm(reference);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,12 +72,13 @@ struct RunResult {
   double target_s = kNotKnown;  // training time until then
   // Had StudyOptions::patience ended it. The run is the same until then, bit for bit: nothing of a
   // step looks at the steps to come but the schedule, which is that of train.steps in both.
-  int64_t stop_step = 0;         // of all steps when it would not have
-  double stop_s = kNotKnown;     // training time until then
-  double stop_bits = kNotKnown;  // best validation until then, and
-  double best_bits = kNotKnown;  // of all
-  double energy_j = kNotKnown;   // of all steps
-  int64_t energy_steps = 0;      // of which it was measured; the rest is taken to be like it
+  int64_t stop_step = 0;            // of all steps when it would not have
+  double stop_s = kNotKnown;        // training time until then
+  double stop_bits = kNotKnown;     // best validation until then, and
+  double best_bits = kNotKnown;     // of all
+  double energy_j = kNotKnown;      // of all steps
+  int64_t energy_steps = 0;         // of which it was measured; the rest is taken to be like it
+  std::set<std::string> energy_of;  // what counted it: Slice::energy_of
 };
 
 /// The runs of one arm, and what they are beside those of the reference. NaN, or nothing, where it
@@ -124,8 +126,9 @@ struct MANTISSA_API Study {
   StudyOptions options;
   std::string reference;  // the arm that others are held against
   int64_t seeds = 0;
-  std::vector<ArmResult> arms;  // in the order of `arms` of analyse()
-  double training_s = 0;        // of all runs together
+  std::vector<ArmResult> arms;      // in the order of `arms` of analyse()
+  double training_s = 0;            // of all runs together
+  std::set<std::string> energy_of;  // of all runs; those of several are of different quantities
 
   const ArmResult& arm(const std::string& name) const;
 };

@@ -125,6 +125,19 @@ ordered_json json_of(const Attribution& attribution) {
   return json;
 }
 
+ordered_json json_of(const DeviceTime& time) {
+  ordered_json json = {{"device", time.device}, {"arm", time.arm}};
+  json["step_time_bound"] = {
+      {"products_s", time.products_s}, {"memory_s", time.memory_s}, {"s", time.bound_s()}};
+  if (!time.missing.empty()) {
+    json["step_time_bound"] = nullptr;
+    json["why_no_time"] = time.missing;
+  }
+  json["bytes"] = time.bytes;
+  json["fits"] = time.fits();
+  return json;
+}
+
 ordered_json lines_of(const std::string& text) {
   ordered_json lines = ordered_json::array();
   std::istringstream in(text);
@@ -137,7 +150,8 @@ ordered_json lines_of(const std::string& text) {
 }  // namespace
 
 std::string to_json(const Study& study, const std::vector<GateResult>& gates,
-                    const std::string& hardware, const std::optional<Attribution>& attribution) {
+                    const std::string& hardware, const std::optional<Attribution>& attribution,
+                    const std::vector<DeviceTime>& devices) {
   ordered_json json;
   json["schema"] = kStudySchema;
   json["hardware"] = hardware;
@@ -146,6 +160,7 @@ std::string to_json(const Study& study, const std::vector<GateResult>& gates,
   json["price_per_hour"] = number(study.options.price_per_hour);
   json["watts"] = number(study.options.watts);
   json["energy_problem"] = study.options.energy_problem;
+  json["energy_of"] = study.energy_of;
   json["reference"] = study.reference;
   json["seeds"] = study.seeds;
   json["training_s"] = study.training_s;
@@ -165,6 +180,10 @@ std::string to_json(const Study& study, const std::vector<GateResult>& gates,
                              {"measured", gate.measured}});
   }
   json["attribution"] = attribution ? json_of(*attribution) : ordered_json();
+  json["devices"] = ordered_json::array();
+  for (const DeviceTime& time : devices) {
+    json["devices"].push_back(json_of(time));
+  }
   json["verdict"] = lines_of(verdict_text(study));
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }

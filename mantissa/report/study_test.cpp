@@ -180,9 +180,11 @@ TEST(Study, EnergyIsSummedAndWhatWasNotMeasuredTakenToBeLikeTheRest) {
   StudyExample example = two_arms(1);
   for (record::Slice& slice : example.slices) {
     slice.energy_j = slice.arm == "fp32" ? 3 : 2;
+    slice.energy_of = slice.arm == "fp32" ? "1 GPU" : "2 GPUs";
   }
   EXPECT_DOUBLE_EQ(example.analysed().arm("fp32").energy_j, 12);
   EXPECT_EQ(example.analysed().arm("fp32").runs.front().energy_steps, 40);
+  EXPECT_THAT(example.analysed().energy_of, testing::ElementsAre("1 GPU", "2 GPUs"));
   example.slices.front().energy_j = kNotKnown;
   EXPECT_DOUBLE_EQ(example.analysed().arm("fp32").energy_j, 12);
   EXPECT_EQ(example.analysed().arm("fp32").runs.front().energy_steps, 30);

@@ -399,9 +399,13 @@ std::string verdict_text(const Study& study) {
     text +=
         concat("energy: ", short_text(study.options.watts), " W as given, over training time\n");
   } else {
-    text +=
-        "energy: of the processor packages, with validations, checkpoints and all else that "
-        "ran; memory is not in it\n";
+    std::string of;
+    for (const std::string& counted : study.energy_of) {
+      of += concat(of.empty() ? "" : " in some turns, in others of ", counted);
+    }
+    text += concat("energy: of ", of,
+                   ", with validations, checkpoints and all else that ran; that of the processor's "
+                   "memory is not in it\n");
   }
   text +=
       "training time: of the steps, each with the median of its run; validations and checkpoints "

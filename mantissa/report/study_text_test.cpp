@@ -77,6 +77,20 @@ TEST(StudyText, SaysWhatCannotBeKnown) {
   EXPECT_THAT(text, HasSubstr("energy: not measured (no counter here); --watts"));
 }
 
+TEST(StudyText, SaysOfWhatEnergyIs) {
+  StudyExample example = two_arms(1);
+  for (record::Slice& slice : example.slices) {
+    slice.energy_j = 3;
+    slice.energy_of = "1 processor package and 2 GPUs";
+  }
+  EXPECT_THAT(verdict_text(example.analysed()),
+              HasSubstr("energy: of 1 processor package and 2 GPUs, with validations"));
+  example.slices.front().energy_of = "1 processor package";
+  EXPECT_THAT(verdict_text(example.analysed()),
+              HasSubstr("energy: of 1 processor package in some turns, in others of 1 processor "
+                        "package and 2 GPUs, with"));
+}
+
 TEST(StudyText, SaysSlowerWorseAndInconclusive) {
   StudyExample slower;
   for (int64_t seed = 1; seed <= 2; ++seed) {

@@ -107,16 +107,23 @@ const std::vector<DeviceSpec>& shipped_devices() {
   return devices;
 }
 
-const DeviceSpec& find_device(const std::vector<DeviceSpec>& devices, std::string_view name) {
+const DeviceSpec& find_device(const std::vector<DeviceSpec>& devices, std::string_view name,
+                              std::string_view option) {
   std::vector<std::string> names;
   names.reserve(devices.size());
+  std::string beginning_so;  // `A100` is of 40 GB or of 80
   for (const DeviceSpec& device : devices) {
     if (plain(device.name) == plain(name)) {
       return device;
     }
+    if (!plain(name).empty() && plain(device.name).starts_with(plain(name))) {
+      beginning_so += " " + device.name;
+    }
     names.push_back(device.name);
   }
-  throw InvalidArgument(concat("--device: unknown device \"", name, "\"", suggestion(name, names)));
+  throw InvalidArgument(
+      concat(option, ": unknown device \"", name, "\"",
+             beginning_so.empty() ? suggestion(name, names) : "; valid:" + beginning_so));
 }
 
 }  // namespace mantissa::train

@@ -32,9 +32,10 @@ MANTISSA_API const std::vector<DeviceSpec>& shipped_devices();
 /// or unknown key, a number without its source, and a number that is not positive.
 MANTISSA_API std::vector<DeviceSpec> parse_devices(std::string_view text, const std::string& where);
 
-/// In any case of letters, with `-`, `_` and spaces alike. Throws InvalidArgument with the nearest
-/// name of `devices`.
+/// In any case of letters, with `-`, `_` and spaces alike. Throws InvalidArgument, which begins
+/// with the `option` that gave the name, with those of `devices` that begin so or the nearest one.
 MANTISSA_API const DeviceSpec& find_device(const std::vector<DeviceSpec>& devices,
-                                           std::string_view name);
+                                           std::string_view name,
+                                           std::string_view option = "--device");
 
 }  // namespace mantissa::train

@@ -41,6 +41,9 @@ TEST(DeviceSpec, IsFoundInAnyCase) {
   EXPECT_THAT([] { (void)find_device(shipped_devices(), "H1000"); },
               ThrowsMessage<InvalidArgument>(
                   HasSubstr("--device: unknown device \"H1000\"; did you mean \"H100\"?")));
+  EXPECT_THAT([] { (void)find_device(shipped_devices(), "a100", "--devices"); },
+              ThrowsMessage<InvalidArgument>(
+                  HasSubstr("--devices: unknown device \"a100\"; valid: A100-40GB A100-80GB")));
 }
 
 constexpr const char* kRest =

@@ -43,9 +43,10 @@ class CliTest(unittest.TestCase):
     def tearDown(self):
         self._folder.cleanup()
 
-    def mantissa(self, *arguments, code=0):
+    def mantissa(self, *arguments, code=0, **environment):
         result = subprocess.run(
-            [MANTISSA, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, timeout=120
+            [MANTISSA, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, timeout=120,
+            env={**os.environ, **environment}
         )
         self.assertEqual(result.returncode, code, result.stderr + result.stdout)
         return result
@@ -337,6 +338,8 @@ class CliTest(unittest.TestCase):
     def test_what_plan_cannot_use_is_refused(self):
         self.fails(2, "name a run file, or --list-devices", "plan")
         self.fails(2, "--zero \"4\" is no stage of ZeRO; valid: 0 1 2 3", "plan", self.run_file, "--ranks", 2, "--zero", "0,4")
+        self.fails(2, '--zero: "0" is named twice', "plan", self.run_file, "--ranks", 2, "--zero", "0,0")
+        self.fails(2, '--device: "H100," has an empty name', "plan", self.run_file, "--device", "H100,")
         self.fails(2, "--zero 3 shares out among ranks, and there is one", "plan", self.run_file, "--zero", 3)
         self.fails(2, "unknown device \"H1000\"; did you mean \"H100\"?", "plan", self.run_file, "--device", "H1000")
         self.fails(2, "--device-memory is \"40 things\"; valid: a number and B", "plan", self.run_file, "--device-memory",
@@ -694,6 +697,27 @@ class CliTest(unittest.TestCase):
         self.assertIsNone(untold["arms"][0]["energy_j"])
         self.assertIn("not a count of microjoules", untold["energy_problem"])
 
+    def test_a_comparison_counts_energy_of_gpus_and_says_of_what(self):
+        counters = self.folder / "gpus"
+        counters.write_text("5000\n7000\n")
+        result = self.mantissa("compare", self.run_file, "--precisions", "fp32,bf16", "--out", "a",
+                               LD_LIBRARY_PATH=os.environ["PLANTED_NVML_FOLDER"], PLANTED_NVML=str(counters))
+        self.assertRegex(result.stdout, r"energy: of (\d+ processor packages? and )?2 GPUs, with validations")
+        turns = [json.loads(line) for line in (self.folder / "a/slices.jsonl").read_text().splitlines()]
+        self.assertTrue(all(turn["energy_of"].endswith("2 GPUs") for turn in turns))
+
+    def test_a_comparison_says_what_steps_would_take_on_other_devices(self):
+        arguments = ("compare", self.run_file, "--precisions", "fp32,bf16", "--devices", "h100,V100", "--out", "a")
+        text = self.mantissa(*arguments).stdout
+        self.assertRegex(text, r"(?m)^V100 +[0-9.]+ us +no rate of bf16 products$")
+        self.assertIn("arithmetic, not measured", text)
+        times = json.loads(self.mantissa(*arguments, "--json").stdout)["devices"]
+        self.assertEqual([(time["device"], time["arm"]) for time in times],
+                         [("H100", "fp32"), ("H100", "bf16"), ("V100", "fp32"), ("V100", "bf16")])
+        plan = json.loads(self.mantissa("plan", self.run_file, "--precision", "bf16", "--device", "H100", "--json").stdout)
+        self.assertEqual(times[1]["step_time_bound"], plan["devices"][0]["step_time_bound"])
+        self.assertEqual(times[1]["bytes"], plan["bytes_per_rank"]["total"])
+
     def test_a_run_that_fails_is_told_of_and_the_others_go_on(self):
         result = self.mantissa("compare", self.run_file, "--precisions", "fp32,fp16", "--out", "cmp",
                                "--set", "scale.initial=1e38", "--set", "train.max_skips=3", code=1)
@@ -727,6 +751,9 @@ class CliTest(unittest.TestCase):
         self.fails(2, "they differ in nothing in fp32", *compare, "--precisions", "fp32", "--policies", "lean,torch")
         self.fails(2, "precision.policy is set twice", *compare, "--policies", "lean", "--set", "precision.policy=torch")
         self.fails(2, '"lean" is named twice', *compare, "--policies", "lean,lean")
+        self.fails(2, '--devices: unknown device "h1000"; did you mean "H100"?', *compare, "--devices", "h1000")
+        self.fails(2, '--devices: "H100" is named twice', *compare, "--devices", "H100,H100")
+        self.fails(2, '--require: "speed=1," has an empty name', *compare, "--require", "speed=1,")
         self.fails(2, "nothing is held out", *compare, "--target", "2", "--set", "data.validation=[]")
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["tiny.toml"])
 

@@ -65,7 +65,7 @@ class InstallTest(unittest.TestCase):
 
         # A probability underflows before its logarithm, or exp overflows: as the processor rounds.
         report = output_of("watch")
-        self.assertRegex(report, r"^step \d+: the first value that is not finite is (inf from aten::exp|-inf from aten::log) in loss\n")
+        self.assertRegex(report, r"^step \d+: the first value that is not finite is (inf from aten::exp|-inf from aten::log) in fp32 \(loss\), whose self is ")
         self.assertRegex(report, r"looked at \d of \d+ steps, which cost [0-9.]+ % of their time\n$")
 
     def test_the_readme_shows_the_example_as_it_is(self):

@@ -1,6 +1,5 @@
 #include "case.h"
 
-#include <iterator>
 #include <utility>
 
 #include <ATen/ops/full.h>
@@ -35,16 +34,22 @@ at::Tensor half(const at::Tensor& x) { return x.to(at::kHalf); }
 
 at::Tensor bfloat(const at::Tensor& x) { return x.to(at::kBFloat16); }
 
-std::vector<Case> all_cases() {
+std::vector<Case> joined(const std::vector<std::vector<Case>>& parts) {
   std::vector<Case> all;
-  for (std::vector<Case> (*cases)() :
-       {product_cases, sum_cases, function_cases, loss_cases, norm_cases, mask_cases,
-        gradient_cases, layer_gradient_cases, update_cases, silent_cases, data_cases}) {
-    std::vector<Case> some = cases();
-    all.insert(all.end(), std::make_move_iterator(some.begin()),
-               std::make_move_iterator(some.end()));
+  for (const std::vector<Case>& part : parts) {
+    all.insert(all.end(), part.begin(), part.end());
   }
   return all;
+}
+
+std::vector<Case> all_cases() {
+  return joined({product_cases(), sum_cases(), function_cases(), loss_cases(), norm_cases(),
+                 mask_cases(), gradient_cases(), layer_gradient_cases(), update_cases(),
+                 silent_cases(), data_cases()});
+}
+
+std::vector<Case> held_out_cases() {
+  return joined({held_out_nets(), held_out_counts(), held_out_losses(), held_out_training()});
 }
 
 }  // namespace mantissa::nan_benchmark

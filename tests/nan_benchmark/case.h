@@ -9,7 +9,7 @@
 namespace mantissa::nan_benchmark {
 
 /// A small step that fails, and the same step that does not. What is expected of it stands in
-/// truth.json under the same name, with the reason.
+/// truth.json or held_out.json under the same name, with the reason.
 struct Case {
   std::string name;
   at::Tensor faulty;   // the one parameter of the step
@@ -51,5 +51,15 @@ std::vector<Case> data_cases();
 
 /// Of all kinds, in the order of this file.
 std::vector<Case> all_cases();
+
+std::vector<Case> held_out_nets();
+std::vector<Case> held_out_counts();
+std::vector<Case> held_out_losses();
+std::vector<Case> held_out_training();
+
+/// Those that no tool was tuned on before their first run. Their truth stands in held_out.json.
+std::vector<Case> held_out_cases();
+
+std::vector<Case> joined(const std::vector<std::vector<Case>>& parts);
 
 }  // namespace mantissa::nan_benchmark

@@ -107,6 +107,10 @@ std::vector<Case> overlaps() {
                 const Scope scope("loss.weight");
                 return y.mul(filled({1}, is_faulty ? slope : 1, at::kHalf));
               }),
+      // The sum is of no operation of the model, so it has no scope of its own: nodes run in the
+      // reverse order of their operations, and the one that completes it is the first use.
+      // Operations in FP32 do not cure it: each branch's gradient is cast to FP16 where y was, and
+      // added there.
       by_code("two_uses_of_an_activation", filled({4}, 0.1),
               [](const Tensor& x, bool is_faulty) {
                 const Tensor y = half(x);

@@ -12,6 +12,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/base/glob.h"
+#include "mantissa/train/run_config.h"
 #include "table.h"
 
 namespace mantissa::nan_benchmark {
@@ -21,30 +22,41 @@ constexpr int kWrongUsage = 2;
 constexpr int kMissedBar = 3;
 
 struct Options {
-  std::string truth = MANTISSA_SOURCE_DIR "/tests/nan_benchmark/truth.json";
+  std::string truth;
   std::string recipes = MANTISSA_SOURCE_DIR "/recipes";
   std::string fasta = MANTISSA_SOURCE_DIR "/data/lambda.fa";
+  std::string memory = "4GB";
   std::string only = "*";
   std::string page;
+  bool held_out = false;
   bool json = false;
 };
 
+std::string truth_of(const Options& options) {
+  if (!options.truth.empty()) {
+    return options.truth;
+  }
+  return concat(MANTISSA_SOURCE_DIR "/tests/nan_benchmark/",
+                options.held_out ? "held_out.json" : "truth.json");
+}
+
 std::vector<Score> score_all(const Options& options) {
+  const std::string file = truth_of(options);
   std::map<std::string, Truth> truths;
-  for (const Truth& truth : read_truths(options.truth)) {
+  for (const Truth& truth : read_truths(file)) {
     truths.emplace(truth.name, truth);
   }
   std::vector<Score> scores;
-  for (const Case& given : all_cases()) {
+  for (const Case& given : options.held_out ? held_out_cases() : all_cases()) {
     const auto found = truths.find(given.name);
-    MANTISSA_CHECK(found != truths.end(), InvalidArgument, "nan_benchmark: ", options.truth,
+    MANTISSA_CHECK(found != truths.end(), InvalidArgument, "nan_benchmark: ", file,
                    " has no entry \"", given.name, "\"; add what is true of that case");
     if (glob_match(options.only, given.name)) {
       scores.push_back(score(given, found->second));
     }
     truths.erase(found);
   }
-  MANTISSA_CHECK(truths.empty(), InvalidArgument, "nan_benchmark: ", options.truth, " has \"",
+  MANTISSA_CHECK(truths.empty(), InvalidArgument, "nan_benchmark: ", file, " has \"",
                  truths.begin()->first, "\", which is no case; remove it");
   MANTISSA_CHECK(!scores.empty(), InvalidArgument, "nan_benchmark: --only ", options.only,
                  " matches no case");
@@ -59,10 +71,13 @@ void check_page(const std::string& page, const std::string& table) {
 
 int run(const Options& options) {
   at::set_num_threads(1);
-  const bool is_whole = options.only == "*";
+  const std::optional<int64_t> memory = train::parse_bytes(options.memory);
+  MANTISSA_CHECK(memory, InvalidArgument, "nan_benchmark: --memory is \"", options.memory,
+                 "\"; valid: a number and B, kB, MB, GB, such as 4GB");
+  const bool is_whole = options.only == "*" && !options.held_out;
   Result result{score_all(options), {}};
   if (is_whole) {
-    result.recipes = run_recipes(options.recipes, options.fasta);
+    result.recipes = run_recipes(options.recipes, options.fasta, *memory);
   }
   if (options.json) {
     std::cout << to_json(result) << "\n";
@@ -73,11 +88,19 @@ int run(const Options& options) {
   if (!options.page.empty()) {
     check_page(options.page, totals_by_kind(result.scores));
   }
-  std::vector<std::string> missed = missed_bars(totals(result.scores));
+  std::vector<std::string> missed;
+  if (!options.held_out) {  // the page holds what it is of those
+    missed = missed_bars(totals(result.scores));
+  }
+  int64_t num_run = 0;
   for (const RecipeRun& one : result.recipes) {
+    num_run += one.skipped.empty() ? 1 : 0;
     if (!one.alarm.empty()) {
       missed.push_back(concat("a false alarm on ", one.recipe, " in ", one.precision));
     }
+  }
+  if (is_whole && num_run == 0) {
+    missed.emplace_back("no recipe was run, so that nothing is known of alarms on them");
   }
   for (const std::string& line : missed) {
     std::cerr << "nan_benchmark: " << line << "\n";
@@ -90,8 +113,12 @@ int parse_and_run(int argc, char** argv) {
   CLI::App app("Small steps that fail: is the fault named, is it cured, is nothing else blamed?");
   app.add_option("--only", options.only, "cases whose names match this glob; recipes are left out")
       ->capture_default_str();
+  app.add_flag("--held-out", options.held_out,
+               "cases that nothing was tuned on before their first run; no bars, no recipes");
   app.add_option("--truth", options.truth, "what is true of each case");
   app.add_option("--recipes", options.recipes, "folder of run files that are healthy");
+  app.add_option("--memory", options.memory, "recipes whose step takes more are not run")
+      ->capture_default_str();
   app.add_option("--fasta", options.fasta, "the genome that recipes are run on");
   app.add_option("--check-page", options.page, "a page that must hold the table of totals");
   app.add_flag("--json", options.json, "one JSON object in place of the table");

@@ -6,6 +6,7 @@
 #include "mantissa/base/file.h"
 #include "mantissa/base/message_of.h"
 #include "mantissa/base/scratch_folder.h"
+#include "recipes.h"
 #include "score.h"
 
 namespace mantissa::nan_benchmark {
@@ -14,6 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
 
 const char* const kTruths = MANTISSA_SOURCE_DIR "/tests/nan_benchmark/truth.json";
 
@@ -46,6 +48,17 @@ TEST(NanBenchmark, HasTwoHundredCasesEachWithOneTruth) {
   }
   EXPECT_EQ(cases, truths);
   EXPECT_GE(cases.size(), 200U);
+}
+
+TEST(NanBenchmark, HasHeldOutCasesOfNoNameThatTheOthersHave) {
+  std::set<std::string> names;
+  for (const Case& one : all_cases()) {
+    names.insert(one.name);
+  }
+  for (const Case& one : held_out_cases()) {
+    EXPECT_TRUE(names.insert(one.name).second) << one.name << " is there twice";
+  }
+  EXPECT_GE(held_out_cases().size(), 40U);
 }
 
 TEST(NanBenchmark, NamesAndCuresACase) {
@@ -111,6 +124,20 @@ TEST(NanBenchmark, SaysWhichBarIsMissed) {
   EXPECT_THAT(missed_bars(all),
               ElementsAre("94 of 100 named exactly, less than 95 %",
                           "1 false alarms, more than none", "2 cases do not fail as they claim"));
+}
+
+TEST(NanBenchmark, ARecipeThatTakesTooMuchMemoryIsNotRunAndSaysWhy) {
+  const ScratchFolder folder;
+  folder.write("lambda.toml", read_file(MANTISSA_SOURCE_DIR "/recipes/lambda.toml"));
+  for (const RecipeRun& run : run_recipes(folder.path(), "absent.fa", 1000)) {
+    EXPECT_THAT(run.skipped, MatchesRegex("a step takes [0-9.]+ MB, more than 1.00 kB"))
+        << run.precision;
+    EXPECT_EQ(run.alarm, "");
+  }
+  EXPECT_THAT(
+      message_of<IoError>([&] { (void)run_recipes(folder.path(), "absent.fa", int64_t{1} << 40); }),
+      HasSubstr("absent.fa"))
+      << "what fits is run";
 }
 
 TEST(NanBenchmark, ATruthThatIsNoneIsRefusedByName) {

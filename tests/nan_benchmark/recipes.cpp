@@ -6,9 +6,12 @@
 #include "mantissa/base/error.h"
 #include "mantissa/monitor/lint.h"
 #include "mantissa/monitor/nonfinite_origin.h"
+#include "mantissa/report/quantity.h"
 #include "mantissa/train/assembly.h"
+#include "mantissa/train/footprint.h"
 #include "mantissa/train/lint_run.h"
 #include "mantissa/train/microbatch.h"
+#include "mantissa/train/plan.h"
 #include "mantissa/train/run_config.h"
 
 namespace mantissa::nan_benchmark {
@@ -44,13 +47,33 @@ std::string alarm_of_lint(const train::RunConfig& config) {
   return report.stopped;
 }
 
+// Why such a run does not fit; empty where it does.
+std::string lack_of_memory(const train::RunConfig& config, int64_t memory_bytes) {
+  const int64_t bytes = train::rank_bytes(train::footprint(config), {}).total();
+  return bytes <= memory_bytes ? ""
+                               : concat("a step takes ", report::bytes_text(bytes), ", more than ",
+                                        report::bytes_text(memory_bytes));
+}
+
+RecipeRun run_recipe(const train::RunConfig& config, int64_t memory_bytes) {
+  RecipeRun run;
+  run.skipped = lack_of_memory(config, memory_bytes);
+  if (run.skipped.empty()) {
+    run.alarm = alarm_of_lint(config);
+  }
+  if (run.skipped.empty() && run.alarm.empty()) {
+    run.alarm = alarm_of_steps(config);
+  }
+  return run;
+}
+
 }  // namespace
 
-std::vector<RecipeRun> run_recipes(const std::string& folder, const std::string& fasta) {
+std::vector<RecipeRun> run_recipes(const std::string& folder, const std::string& fasta,
+                                   int64_t memory_bytes) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    // One is there to be planned: 2.5 billion parameters.
-    if (entry.path().extension() == ".toml" && entry.path().stem() != "dna-2.5b") {
+    if (entry.path().extension() == ".toml") {
       files.push_back(entry.path());
     }
   }
@@ -58,13 +81,14 @@ std::vector<RecipeRun> run_recipes(const std::string& folder, const std::string&
   std::vector<RecipeRun> runs;
   for (const std::filesystem::path& file : files) {
     for (const std::string precision : {"fp32", "bf16", "fp16"}) {
-      train::RunConfig config =
+      const train::RunConfig config =
           train::load_run_config(file, {{"data.fasta", concat('"', fasta, '"')},
                                         {"data.validation", "[\"NC_001416.1:43653-48502\"]"},
                                         {"train.batch", "2"},
                                         {"precision.compute", precision}});
-      std::string alarm = alarm_of_lint(config);
-      runs.push_back({file.filename(), precision, alarm.empty() ? alarm_of_steps(config) : alarm});
+      RecipeRun& run = runs.emplace_back(run_recipe(config, memory_bytes));
+      run.recipe = file.filename();
+      run.precision = precision;
     }
   }
   return runs;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,10 +10,13 @@ namespace mantissa::nan_benchmark {
 struct RecipeRun {
   std::string recipe;
   std::string precision;
-  std::string alarm;  // empty: none
+  std::string alarm;    // empty: none
+  std::string skipped;  // why it was not run; empty: it was
 };
 
 /// Every recipe of `folder`, in FP32, BF16 and FP16, on the genome `fasta` and with batches of two.
-std::vector<RecipeRun> run_recipes(const std::string& folder, const std::string& fasta);
+/// One whose step would take more than `memory_bytes`, by train::footprint, is not run.
+std::vector<RecipeRun> run_recipes(const std::string& folder, const std::string& fasta,
+                                   int64_t memory_bytes);
 
 }  // namespace mantissa::nan_benchmark

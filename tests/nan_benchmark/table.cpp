@@ -93,7 +93,10 @@ void print_totals(std::ostream& out, const Result& result) {
   out << "\n" << totals_by_kind(result.scores);
   for (const RecipeRun& run : result.recipes) {
     out << run.recipe << " in " << run.precision << ": "
-        << (run.alarm.empty() ? "no alarm" : run.alarm) << "\n";
+        << (!run.skipped.empty() ? "not run: " + run.skipped
+            : run.alarm.empty()  ? "no alarm"
+                                 : run.alarm)
+        << "\n";
   }
   out << "a step that is looked at takes " << std::setprecision(2) << overhead(result.scores)
       << " times as long\n";
@@ -106,7 +109,10 @@ std::string to_json(const Result& result) {
   }
   ordered_json recipes = ordered_json::array();
   for (const RecipeRun& run : result.recipes) {
-    recipes.push_back({{"recipe", run.recipe}, {"precision", run.precision}, {"alarm", run.alarm}});
+    recipes.push_back({{"recipe", run.recipe},
+                       {"precision", run.precision},
+                       {"alarm", run.alarm},
+                       {"skipped", run.skipped}});
   }
   const Totals sum = totals(result.scores);
   const ordered_json all = {{"cases", sum.cases},

@@ -68,6 +68,10 @@ std::vector<Case> adam() {
 
 std::vector<Case> steps() {
   return {
+      // What writes into a buffer computes in the buffer's format, whatever a policy says of add_:
+      // it
+      // is what makes the buffer that must be FP32, and BF16 does not help a cast of the code's
+      // own.
       by_value("momentum_beyond_fp16", filled({2}, 40000), filled({2}, 40),
                [](const Tensor& gradient) {
                  const at::NoGradGuard no_grad;

@@ -31,6 +31,15 @@ def by_code(x, step):
     return x, x, step
 
 
+def by_both(faulty, healthy, step):
+    return faulty, healthy, step
+
+
+def eps(is_faulty):
+    """0 in FP16, whose smallest number is 5.96e-8, or one that FP16 holds."""
+    return 1e-8 if is_faulty else 1e-3
+
+
 def h(x):
     return x.half()
 
@@ -144,8 +153,8 @@ DOMAINS = {
     "log_of_zero": by_value(values(0, 1), values(0.5, 1), lambda x: x.log()),
     "log_of_negative": by_value(values(1.5, 0.5), values(0.25, 0.5), lambda x: (1.0 - x).log()),
     "log1p_of_minus_two": by_value(values(3, -2), values(3, 0), lambda x: x.log1p()),
-    "clamp_below_fp16": by_value(values(0, 1), values(0.5, 1), lambda x: h(x).clamp_min(1e-8).log()),
-    "eps_below_fp16_in_log": by_value(values(0, 1), values(0.5, 1), lambda x: (h(x) + 1e-8).float().log()),
+    "clamp_below_fp16": by_both(values(0, 1), values(0.5, 1), lambda x, bad: h(x).clamp_min(eps(bad)).log()),
+    "eps_below_fp16_in_log": by_both(values(0, 1), values(0.5, 1), lambda x, bad: (h(x) + eps(bad)).float().log()),
     "zero_by_zero": by_value(values(0, 0), values(0, 1), lambda x: x / x.sum()),
     "one_by_zero": by_value(values(0, 1), values(0.5, 1), lambda x: 2.0 * full((2,), 1).div(x)),
     "temperature_of_zero": by_value(full((1,), 0), full((1,), 0.5), lambda x: (values(1, 2, 3) / x).softmax(-1)),
@@ -165,10 +174,10 @@ DOMAINS = {
 }
 
 
-def dice_with_eps(x):
+def dice_with_eps(x, bad):
     p = h(x)
     target = p.detach()
-    return 1.0 - 2.0 * (p * target).sum() / ((p + target).sum() + 1e-8)
+    return 1.0 - 2.0 * (p * target).sum() / ((p + target).sum() + eps(bad))
 
 
 def bce(x):
@@ -195,7 +204,7 @@ LOSSES = {
     "bce_by_hand": by_value(values(12, 0), values(2, 0), bce),
     "kl_by_hand": by_value(values(0, 1), values(0.5, 0.5), lambda q: full((2,), 0.5) * (full((2,), 0.5).log() - q.log())),
     "dice_of_empty_masks": by_value(full((4,), 0), full((4,), 1), lambda x: 1.0 - 2.0 * (x * x.detach()).sum() / (x.sum() + x.detach().sum())),
-    "dice_smoothing_below_fp16": by_value(full((4,), 0), full((4,), 1), dice_with_eps),
+    "dice_smoothing_below_fp16": by_both(full((4,), 0), full((4,), 1), dice_with_eps),
     "squared_hinge": by_value(full((4,), -300), full((4,), 0.5), lambda x: (1.0 - h(x)).clamp_min(0).pow(2)),
     "gaussian_nll_of_zero_variance": by_value(values(0, 1), values(0.5, 1), lambda v: 0.5 * v.log() + 0.5 / v),
     "cosine_by_hand_of_zero": by_value(full((4,), 0), full((4,), 1), cosine),
@@ -206,19 +215,18 @@ LOSSES = {
     "l1_sum": by_value(HUNDREDS, ONES, lambda x: F.l1_loss(h(x), half((1024,), 0), reduction="sum")),
     "smooth_l1_sum": by_value(HUNDREDS, ONES, lambda x: F.smooth_l1_loss(h(x), half((1024,), 0), reduction="sum")),
     "poisson_nll": by_value(full((4,), 12), full((4,), 1), lambda x: F.poisson_nll_loss(h(x), half((4,), 2))),
-    "poisson_nll_of_zero_rate": by_value(values(0, 1), values(0.5, 1), lambda x: F.poisson_nll_loss(h(x), half((2,), 2), log_input=False)),
+    "poisson_nll_of_zero_rate": by_both(values(0, 1), values(0.5, 1), lambda x, bad: F.poisson_nll_loss(h(x), half((2,), 2), log_input=False, eps=eps(bad))),
     "cross_entropy_without_targets": by_code(values(1, 2, 3, 4).view(2, 2), lambda x, is_faulty: F.cross_entropy(x, torch.tensor([-100, -100] if is_faulty else [1, 1]))),
     "ctc_target_too_long": by_code(full((3, 1, 4), 0), ctc),
 }
 
-EPS = 1e-8
 ROW = values(1, 2, 3, 4).view(1, 4)
 
 
-def layer_norm(x):
+def layer_norm(x, bad):
     y = h(x)
     centered = y - y.mean(-1, True)
-    return centered / (centered.pow(2).mean(-1, True) + EPS).sqrt()
+    return centered / (centered.pow(2).mean(-1, True) + eps(bad)).sqrt()
 
 
 def variance(y):
@@ -232,10 +240,10 @@ def spectral(w):
 
 EIGHT = values(1, 2, 3, 4, 5, 6, 7, 8)
 NORMS = {
-    "layer_norm_by_hand_eps_below_fp16": by_value(full((1, 4), 3), ROW, layer_norm),
+    "layer_norm_by_hand_eps_below_fp16": by_both(full((1, 4), 3), ROW, layer_norm),
     "rms_norm_by_hand_of_large": by_value(full((1, 4), 300), ROW, twice(lambda y: y * (y.pow(2).mean(-1, True) + 1e-5).rsqrt())),
-    "rms_norm_by_hand_eps_below_fp16": by_value(full((1, 4), 0), ROW, twice(lambda y: y * (y.pow(2).mean(-1, True) + EPS).rsqrt())),
-    "unit_vector_eps_below_fp16": by_value(full((4,), 0), ROW.flatten(), lambda x: x / (h(torch.linalg.vector_norm(x)) + EPS)),
+    "rms_norm_by_hand_eps_below_fp16": by_both(full((1, 4), 0), ROW, lambda x, bad: (lambda y: y * (y.pow(2).mean(-1, True) + eps(bad)).rsqrt())(h(x))),
+    "unit_vector_eps_below_fp16": by_both(full((4,), 0), ROW.flatten(), lambda x, bad: x / (h(torch.linalg.vector_norm(x)) + eps(bad))),
     "weight_norm_of_zero": by_value(full((2, 4), 0), full((2, 4), 1), lambda v: (v / torch.linalg.vector_norm(v, 2, 1, True)).mm(full((4, 1), 1))),
     "spectral_norm_of_zero": by_value(full((2, 2), 0), full((2, 2), 1), spectral),
     "variance_by_squares": by_value(values(33.34375, 33.25, 33.34375, 33.25), values(1, 2, 4, 5), twice(variance)),
@@ -369,14 +377,18 @@ def update(faulty, healthy, step):
     return faulty, healthy, untracked(lambda x, bad: step(x))
 
 
+def adam(second):
+    return untracked(lambda g, bad: h(g) / (second(h(g)).sqrt() + eps(bad)))
+
+
 def bf16_ones(size):
     return full((size,), 1, torch.bfloat16)
 
 
 UPDATES = {
-    "adam_eps_in_fp16": update(values(0, 1e-3), values(0.5, 1e-3), twice(lambda m: m.div(m.mul(m).sqrt().add(EPS)))),
-    "adam_second_moment_vanishes": update(values(1e-4, 0.5), values(0.25, 0.5), twice(lambda m: m / (m.pow(2).sqrt() + EPS))),
-    "adam_second_moment_overflows": update(values(300, 0.5), values(0.25, 0.5), twice(lambda m: m / (m.pow(2).sqrt() + EPS))),
+    "adam_eps_in_fp16": by_both(values(0, 1e-3), values(0.5, 1e-3), adam(lambda m: m.mul(m))),
+    "adam_second_moment_vanishes": by_both(values(1e-4, 0.5), values(0.25, 0.5), adam(lambda m: m.pow(2))),
+    "adam_second_moment_overflows": by_both(values(300, 0.5), values(0.25, 0.5), adam(lambda m: m.pow(2))),
     "adam_addcdiv_in_fp16": update(values(0, 1e-3), values(0.5, 1e-3), twice(lambda m: half((2,), 1).addcdiv_(m, m.abs(), value=-1e-3))),
     "adam_bias_correction_at_step_zero": by_code(values(0.5, 0.25), untracked(lambda g, bad: g * 0.1 / (1.0 - torch.tensor(0.9).pow(torch.tensor(0.0 if bad else 1.0))))),
     "trust_ratio_without_update": update(full((4,), 0), full((4,), 0.5), lambda u: torch.tensor(2.0) / torch.linalg.vector_norm(u)),
