@@ -30,5 +30,6 @@ void add_numerics(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
+void add_why(CLI::App& app, int& exit_code);
 
 }  // namespace mantissa::cli

@@ -77,8 +77,8 @@ int run(int argc, char** argv) {
   const auto fail = [&](const std::string& message) {
     return report(message, exit_code == kDone ? kFailed : exit_code);
   };
-  for (const auto add : {add_train, add_eval, add_compare, add_report, add_plan, add_inspect,
-                         add_lint, add_policy, add_numerics, add_doctor}) {
+  for (const auto add : {add_train, add_eval, add_compare, add_why, add_report, add_plan,
+                         add_inspect, add_lint, add_policy, add_numerics, add_doctor}) {
     add(app, exit_code);
   }
   try {

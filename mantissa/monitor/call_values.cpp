@@ -60,6 +60,17 @@ bool is_view(const c10::Argument& result) {
   return result.alias_info() != nullptr && !result.alias_info()->isWrite();
 }
 
+std::string node_name(const std::string& event) {
+  const size_t type = event.find("CppNode<");
+  if (type == std::string::npos) {
+    return event;
+  }
+  const size_t end = event.rfind('>');
+  const size_t colon = event.rfind("::", end);
+  const size_t begin = colon == std::string::npos || colon < type ? type + 8 : colon + 2;
+  return event.substr(begin, end - begin) + "Backward";
+}
+
 bool is_view_node(std::string_view name) {
   constexpr std::array<std::string_view, 15> kNames = {
       "View",    "UnsafeView", "ReshapeAlias", "T",         "Transpose",

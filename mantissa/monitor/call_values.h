@@ -35,6 +35,10 @@ bool is_cast(const TracedCall& call);
 /// Does the result share the memory of an argument, which the operation leaves as it is?
 bool is_view(const c10::Argument& result);
 
+/// The name of a node out of that of its event: `MmBackward0`; of a function in C++, whose node
+/// LibTorch calls by its type, `LayerNormBackward`.
+std::string node_name(const std::string& event);
+
 /// Is the node of the backward pass that of an operation which returns a view? It hands on the
 /// numbers that it gets.
 bool is_view_node(std::string_view name);

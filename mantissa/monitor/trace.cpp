@@ -15,6 +15,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/monitor/call_values.h"
 #include "mantissa/tensor/scope.h"
 
 namespace mantissa::monitor {
@@ -56,18 +57,6 @@ void for_each_tensor(Values values, const Visit& visit) {
       }
     }
   }
-}
-
-// `MmBackward0`; of a function in C++, whose node LibTorch calls by its type, `LayerNormBackward`.
-std::string node_name(const std::string& name) {
-  const size_t type = name.find("CppNode<");
-  if (type == std::string::npos) {
-    return name;
-  }
-  const size_t end = name.rfind('>');
-  const size_t colon = name.rfind("::", end);
-  const size_t begin = colon == std::string::npos || colon < type ? type + 8 : colon + 2;
-  return name.substr(begin, end - begin) + "Backward";
 }
 
 bool makes_uninitialized(const std::string& name) {

@@ -43,10 +43,12 @@ void each_field(Self& self, Visit visit) {
     visit("data_wait_s", self.data_wait_s);
     visit("peak_bytes", self.peak_bytes);
     visit("gradients", self.gradients);
+    visit("phases", self.phases);
   } else if constexpr (std::is_same_v<Type, Evaluation>) {
     visit("step", self.step);
     visit("bits_per_base", self.bits_per_base);
     visit("loss", self.loss);
+    visit("duration_s", self.duration_s);
   } else if constexpr (std::is_same_v<Type, CheckpointSaved>) {
     visit("step", self.step);
     visit("path", self.path);
@@ -95,6 +97,26 @@ void each_field(Self& self, Visit visit) {
     visit("step", self.step);
     visit("scale", self.scale);
     visit("values", self.values);
+  } else if constexpr (std::is_same_v<Type, OperationRow>) {
+    visit("phase", self.phase);
+    visit("scope", self.scope);
+    visit("operation", self.operation);
+    visit("kind", self.kind);
+    visit("format", self.format);
+    visit("calls", self.calls);
+    visit("time_s", self.time_s);
+    visit("flops", self.flops);
+    visit("bytes", self.bytes);
+    visit("eligible", self.eligible);
+    visit("in_16_bits", self.in_16_bits);
+    visit("reason", self.reason);
+    visit("detail", self.detail);
+  } else if constexpr (std::is_same_v<Type, TimeSplit>) {
+    visit("step", self.step);
+    visit("step_time_s", self.step_time_s);
+    visit("look_s", self.look_s);
+    visit("phases", self.phases);
+    visit("operations", self.operations);
   } else {
     static_assert(std::is_same_v<Type, RunEnd>);
     visit("summary", self.summary);
@@ -103,12 +125,13 @@ void each_field(Self& self, Visit visit) {
 
 // Keys that earlier records lack, or that stay away where there is nothing to say.
 constexpr std::string_view kLaterKeys[] = {"bytes_per_param", "peak_holders", "allocator",
-                                           "gradients"};
+                                           "gradients",       "phases"};
 
 template <typename Type>
 bool is_later(std::string_view key) {
   return std::ranges::count(kLaterKeys, key) > 0 ||
-         (std::is_same_v<Type, CheckpointSaved> && key == "peak_bytes");
+         (std::is_same_v<Type, CheckpointSaved> && key == "peak_bytes") ||
+         (std::is_same_v<Type, Evaluation> && key == "duration_s");
 }
 
 constexpr int64_t kMostDepth = 32;  // of objects in one another; the parser's stack has an end
@@ -133,7 +156,7 @@ int64_t depth_of(std::string_view line) {
 
 // By position in Event.
 constexpr const char* kTypes[] = {"run_start", "step",    "evaluation", "checkpoint_saved",
-                                  "message",   "run_end", "ranges"};
+                                  "message",   "run_end", "ranges",     "time_split"};
 static_assert(std::size(kTypes) == std::variant_size_v<Event>);
 
 ordered_json json_of(double value) { return json_number(value); }
@@ -150,11 +173,16 @@ ordered_json json_of(const ParameterNumbers& numbers) {
   return result;
 }
 
-ordered_json json_of(const std::vector<ValueRange>& values);
+template <typename Value>
+constexpr bool kIsObject = std::is_same_v<Value, Summary> || std::is_same_v<Value, ValueRange> ||
+                           std::is_same_v<Value, OperationRow>;
+
+template <typename Value>
+requires kIsObject<Value> ordered_json json_of(const std::vector<Value>& values);
 
 template <typename Value>
 ordered_json json_of(const Value& value) {
-  if constexpr (std::is_same_v<Value, Summary> || std::is_same_v<Value, ValueRange>) {
+  if constexpr (kIsObject<Value>) {
     ordered_json result;
     each_field(value, [&](const char* key, const auto& field) { result[key] = json_of(field); });
     return result;
@@ -163,9 +191,10 @@ ordered_json json_of(const Value& value) {
   }
 }
 
-ordered_json json_of(const std::vector<ValueRange>& values) {
+template <typename Value>
+requires kIsObject<Value> ordered_json json_of(const std::vector<Value>& values) {
   ordered_json result = ordered_json::array();
-  for (const ValueRange& value : values) {
+  for (const Value& value : values) {
     result.push_back(json_of(value));
   }
   return result;
@@ -174,7 +203,8 @@ ordered_json json_of(const std::vector<ValueRange>& values) {
 template <typename Value>
 bool is_left_out(const Value& value) {
   if constexpr (std::is_same_v<Value, ParameterNumbers> ||
-                std::is_same_v<Value, std::map<std::string, int64_t>>) {
+                std::is_same_v<Value, std::map<std::string, int64_t>> ||
+                std::is_same_v<Value, std::map<std::string, double>>) {
     return value.empty();
   }
   return false;
@@ -252,12 +282,14 @@ class LineReader {
     }
   }
 
-  void get(const char* key, std::vector<ValueRange>& field) const {
+  template <typename Value>
+  requires kIsObject<Value>
+  void get(const char* key, std::vector<Value>& field) const {
     require(at(key).is_array(), key, "an array");
     field.reserve(at(key).size());
     for (const ordered_json& element : at(key)) {
       require(element.is_object(), key, "an array of objects");
-      field.push_back(LineReader(element, where_).read<ValueRange>());
+      field.push_back(LineReader(element, where_).read<Value>());
     }
   }
 

@@ -38,6 +38,9 @@ struct Step {
   double data_wait_s = 0;      // of step_time_s, spent waiting for the batch
   int64_t peak_bytes = 0;      // of tensors
   ParameterNumbers gradients;  // unscaled; empty for most steps
+
+  /// step_time_s by phase: data, forward, backward, optimizer, replay, other. They add up to it.
+  std::map<std::string, double> phases = {};
 };
 
 /// On validation data.
@@ -45,6 +48,7 @@ struct Evaluation {
   int64_t step = 0;
   double bits_per_base = 0;
   double loss = 0;
+  double duration_s = 0;  // 0: not told
 };
 
 struct CheckpointSaved {
@@ -93,6 +97,35 @@ struct Ranges {
   std::vector<ValueRange> values;
 };
 
+/// Calls of one operation in one place and format, in one step. What it means for 16 bits is that
+/// of the run: see docs/formats/record.md.
+struct OperationRow {
+  std::string phase;  // as in Step::phases
+  std::string scope;  // of the model; numbers in it are `*`: `blocks.*.mlp`
+  std::string operation;
+  std::string kind;    // product, cast, view or other
+  std::string format;  // of its arguments
+  int64_t calls = 0;
+  double time_s = 0;  // without other rows
+  double flops = 0;
+  double bytes = 0;
+  bool eligible = false;    // 16 bits can do its work
+  bool in_16_bits = false;  // it got them
+  std::string reason;       // why 16 bits gave it no speed: see the above
+  std::string detail;       // of the reason: the rule of the policy
+
+  bool operator==(const OperationRow&) const = default;
+};
+
+/// Where the time of one step went, by operation too.
+struct TimeSplit {
+  int64_t step = 0;
+  double step_time_s = 0;                // without looking
+  double look_s = 0;                     // that looking took besides
+  std::map<std::string, double> phases;  // of step_time_s; `casts` are none of the others
+  std::vector<OperationRow> operations;  // those with the most time first
+};
+
 /// What a run came to; `mantissa train --json` prints it.
 struct Summary {
   int64_t steps = 0;
@@ -120,7 +153,8 @@ struct RunEnd {
   Summary summary;
 };
 
-using Event = std::variant<RunStart, Step, Evaluation, CheckpointSaved, Message, RunEnd, Ranges>;
+using Event =
+    std::variant<RunStart, Step, Evaluation, CheckpointSaved, Message, RunEnd, Ranges, TimeSplit>;
 
 /// A line of a record.
 struct Entry {

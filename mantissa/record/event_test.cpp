@@ -54,6 +54,22 @@ ValueRange example_range() {
           .narrow = {{"fp16", {{"zero", 5}, {"subnormal", 6}, {"overflow", 7}}}}};
 }
 
+OperationRow example_operation() {
+  return {.phase = "backward",
+          .scope = "blocks.*.mlp",
+          .operation = "aten::mm",
+          .kind = "product",
+          .format = "fp32",
+          .calls = 12,
+          .time_s = 0.25,
+          .flops = 1e12,
+          .bytes = 3e9,
+          .eligible = true,
+          .in_16_bits = true,
+          .reason = "policy",
+          .detail = "mm=fp32"};
+}
+
 std::vector<Entry> one_of_each() {
   return {
       {1.5, RunStart{"[train]\nsteps = 3\n", {{"torch", "2.13.0"}}, "EPYC \"7763\"", 40}},
@@ -68,14 +84,16 @@ std::vector<Entry> one_of_each() {
                   0.25,
                   0.125,
                   int64_t{1} << 40,
-                  {{"w", {{"norm", kInf}, {"fp16_zero", 0.25}}}, {"b", {{"norm", 0}}}}}},
-      {3, Evaluation{13, 1.9, 1.3}},
+                  {{"w", {{"norm", kInf}, {"fp16_zero", 0.25}}}, {"b", {{"norm", 0}}}},
+                  {{"data", 0.125}, {"forward", 0.0625}}}},
+      {3, Evaluation{13, 1.9, 1.3, 0.5}},
       {4,
        CheckpointSaved{
            14, "runs/a/step-14", 123456, 0.5, {{"weights", 400}}, {{"weights blocks.0", 200}}}},
       {5, Message{15, Level::warning, "two\nlines"}},
       {6, RunEnd{example_summary()}},
       {7, Ranges{16, 1024, {example_range(), {}}}},
+      {8, TimeSplit{17, 0.5, 0.25, {{"casts", 0.125}}, {example_operation(), {}}}},
   };
 }
 
@@ -96,7 +114,7 @@ std::string message_of(const std::string& line) {
 TEST(Event, IsOneLineThatReadsWell) {
   EXPECT_EQ(to_json(Entry{2.5, Evaluation{13, 1.9, 1.25}}),
             R"({"schema":1,"time_s":2.5,"type":"evaluation","step":13,"bits_per_base":1.9,)"
-            R"("loss":1.25})");
+            R"("loss":1.25,"duration_s":0.0})");
   for (const Entry& entry : one_of_each()) {
     EXPECT_EQ(to_json(entry).find('\n'), std::string::npos);
   }
@@ -120,6 +138,20 @@ TEST(Event, AStepWithoutStatisticsOfGradientsHasNoKeyForThem) {
   EXPECT_EQ(std::get<Step>(from_json(line).event).gradients.at("w").at("norm"), kInf);
 }
 
+TEST(Event, AStepOfAnEarlierMantissaHasNoPhases) {
+  const std::string line = to_json(Entry{0, Step{}});
+  EXPECT_EQ(line.find("phases"), std::string::npos) << line;
+  EXPECT_TRUE(std::get<Step>(from_json(line).event).phases.empty());
+  EXPECT_TRUE(
+      std::get<TimeSplit>(from_json(to_json(Entry{0, TimeSplit{}})).event).phases.empty());
+}
+
+TEST(Event, AnEvaluationOfAnEarlierMantissaHasNoDuration) {
+  const Entry read = from_json(
+      R"({"schema":1,"time_s":0,"type":"evaluation","step":1,"bits_per_base":2,"loss":3})");
+  EXPECT_EQ(std::get<Evaluation>(read.event).duration_s, 0);
+}
+
 // Each field is non-default in the examples, so a field that got lost would show.
 TEST(Event, EveryKindReadsBackWithAllItsFields) {
   for (const Entry& entry : one_of_each()) {
@@ -137,6 +169,11 @@ TEST(Event, EveryKindReadsBackWithAllItsFields) {
   const Entry ranges = from_json(to_json(one_of_each()[6]));
   EXPECT_EQ(std::get<Ranges>(ranges.event).values.at(0), example_range());
   EXPECT_EQ(std::get<Ranges>(ranges.event).values.at(1), ValueRange());
+  EXPECT_EQ(std::get<Step>(step.event).phases.at("forward"), 0.0625);
+  const Entry split = from_json(to_json(one_of_each()[7]));
+  EXPECT_EQ(std::get<TimeSplit>(split.event).operations.at(0), example_operation());
+  EXPECT_EQ(std::get<TimeSplit>(split.event).operations.at(1), OperationRow());
+  EXPECT_EQ(std::get<TimeSplit>(split.event).phases.at("casts"), 0.125);
   const Entry end = from_json(to_json(one_of_each()[5]));
   EXPECT_EQ(std::get<RunEnd>(end.event).summary, example_summary());
 }
@@ -265,6 +302,7 @@ TEST(Event, StepOfThoseThatHaveOne) {
   EXPECT_EQ(step_of(Step{.step = 3}), 3);
   EXPECT_EQ(step_of(Message{.step = 4}), 4);
   EXPECT_EQ(step_of(Ranges{.step = 5}), 5);
+  EXPECT_EQ(step_of(TimeSplit{.step = 6}), 6);
   EXPECT_EQ(step_of(RunStart{}), -1);
   EXPECT_EQ(step_of(RunEnd{}), -1);
 }

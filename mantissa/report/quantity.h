@@ -1,11 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "mantissa/base/api.h"
 
 namespace mantissa::report {
+
+/// In the place of a number.
+inline constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 
 /// `123 B`, `45.6 kB`, `7.89 MB`: decimal prefixes, three significant digits.
 MANTISSA_API std::string bytes_text(int64_t bytes);

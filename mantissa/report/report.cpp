@@ -19,9 +19,9 @@ Report make_report(std::vector<Run> runs) {
   for (const Run& run : material.runs) {
     report.runs.push_back(run.name);
   }
-  for (const auto make : {comparison_section, learning_section, speed_section, memory_section,
-                          scale_section, optimizer_section, gradients_section, ranges_section,
-                          messages_section, reproduction_section}) {
+  for (const auto make : {comparison_section, learning_section, speed_section, time_split_section,
+                          memory_section, scale_section, optimizer_section, gradients_section,
+                          ranges_section, messages_section, reproduction_section}) {
     Section section = make(material);
     if (!section.is_empty()) {
       report.sections.push_back(std::move(section));

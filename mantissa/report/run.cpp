@@ -61,6 +61,7 @@ struct Sorter {
   }
   void operator()(record::Message event) const { run.messages.push_back(std::move(event)); }
   void operator()(record::Ranges event) const { run.ranges.push_back(std::move(event)); }
+  void operator()(record::TimeSplit event) const { run.time_splits.push_back(std::move(event)); }
   void operator()(record::RunEnd event) const { run.summary = std::move(event.summary); }
 };
 

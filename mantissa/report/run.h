@@ -25,6 +25,7 @@ struct Run {
   std::vector<record::CheckpointSaved> checkpoints;
   std::vector<record::Message> messages;
   std::vector<record::Ranges> ranges;
+  std::vector<record::TimeSplit> time_splits;
   std::optional<record::Summary> summary;  // none: it goes on, or was killed
 
   /// Of the run file that it started with last, as `section.key`; all but texts as TOML writes

@@ -41,6 +41,7 @@ struct Material {
 MANTISSA_API Section comparison_section(const Material& material);
 MANTISSA_API Section learning_section(const Material& material);
 MANTISSA_API Section speed_section(const Material& material);
+MANTISSA_API Section time_split_section(const Material& material);
 MANTISSA_API Section memory_section(const Material& material);
 MANTISSA_API Section scale_section(const Material& material);
 MANTISSA_API Section optimizer_section(const Material& material);

@@ -316,6 +316,30 @@ void hold_against(const ArmResult& reference, double margin, ArmResult& arm) {
   }
 }
 
+bool is_16_bits(const std::string& precision) { return precision == "bf16" || precision == "fp16"; }
+
+// Of all runs of an arm together.
+std::optional<SpeedFacts> facts_of(const ArmResult& arm, const std::vector<StudyRun>& runs) {
+  std::vector<record::TimeSplit> splits;
+  std::string precision;
+  for (const StudyRun& run : runs) {
+    if (run.arm != arm.arm || !run.failure.empty() || !is_16_bits(run.summary.precision)) {
+      continue;
+    }
+    precision = run.summary.precision;
+    for (const record::Entry& entry : run.entries) {
+      if (const auto* split = std::get_if<record::TimeSplit>(&entry.event)) {
+        splits.push_back(*split);
+      }
+    }
+  }
+  std::optional<SpeedFacts> facts = speed_facts(splits, precision);
+  if (facts) {
+    facts->measured = arm.speed;
+  }
+  return facts;
+}
+
 void check_comparable(const std::vector<StudyRun>& runs) {
   const StudyRun* first = nullptr;
   for (const StudyRun& run : runs) {
@@ -411,6 +435,7 @@ Study analyse(const std::vector<std::string>& arms, const std::string& reference
     if (!ratios.empty()) {
       arm.speed = median_of(ratios);
     }
+    arm.facts = facts_of(arm, runs);
   }
   return study;
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,10 +13,10 @@
 #include "mantissa/base/equivalence.h"
 #include "mantissa/record/event.h"
 #include "mantissa/record/slice.h"
+#include "mantissa/report/quantity.h"
+#include "mantissa/report/speed_facts.h"
 
 namespace mantissa::report {
-
-inline constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 
 /// A run of a comparison, as it was trained.
 struct StudyRun {
@@ -90,8 +89,9 @@ struct ArmResult {
   Estimate step_s;              // median of the slices' medians; NaN interval below 6 slices
   int64_t slices = 0;
   double tokens_per_s = kNotKnown;
-  std::optional<Estimate> speed;  // times as fast as the reference: median over pairs of slices
-  int64_t pairs = 0;              // slices beside one of the reference in the same round
+  std::optional<Estimate> speed;    // times as fast as the reference: median over pairs of slices
+  std::optional<SpeedFacts> facts;  // of an arm in 16 bits whose records tell where its time went
+  int64_t pairs = 0;                // slices beside one of the reference in the same round
   std::map<std::string, int64_t> peak_bytes;  // of the run with the highest peak
   std::map<std::string, int64_t> peak_holders;
   int64_t peak_total = 0;

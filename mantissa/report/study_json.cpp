@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "mantissa/report/speed_json.h"
 #include "mantissa/report/study_text.h"
 
 namespace mantissa::report {
@@ -96,6 +97,7 @@ ordered_json json_of(const ArmResult& arm, const Study& study) {
   }
   json["speed"] = arm.speed ? json_of(*arm.speed) : ordered_json();
   json["pairs"] = arm.pairs;
+  json["why"] = arm.facts ? ordered_json::parse(to_json(*arm.facts)) : ordered_json();
   json["memory"] = number(arm.memory);
   json["differences"] = numbers(arm.differences);
   json["quality"] = arm.quality ? json_of(*arm.quality) : ordered_json();

@@ -10,6 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/report/comparison.h"
 #include "mantissa/report/quantity.h"
+#include "mantissa/report/speed_verdict.h"
 #include "mantissa/report/text_table.h"
 
 namespace mantissa::report {
@@ -337,6 +338,11 @@ std::string speed_line(const Study& study, const ArmResult& arm) {
                 times, " (", range_text(*arm.speed), ", ", arm.pairs, " pairs of slices)");
 }
 
+// Also where it is not sure.
+bool is_not_faster(const ArmResult& arm) {
+  return arm.speed && !(has_interval(*arm.speed) ? arm.speed->low > 1 : arm.speed->value > 1);
+}
+
 std::string memory_line(const Study& study, const ArmResult& arm) {
   const ArmResult& reference = study.arm(study.reference);
   std::string line =
@@ -374,6 +380,9 @@ std::string verdict_text(const Study& study) {
                    speed_word(arm), ", ", memory_word(arm), "\n");
     text += concat("  quality: ", quality_line(study, arm), "\n");
     text += concat("  speed: ", speed_line(study, arm), "\n");
+    if (is_not_faster(arm) && arm.facts) {
+      text += concat("  why: ", to_string(judge_speed(*arm.facts)), "\n");
+    }
     text += concat("  memory: ", memory_line(study, arm), "\n");
     if (!std::isnan(study.options.target)) {
       text += concat("  target ", short_text(study.options.target), ": ", target_line(study, arm),

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "mantissa/report/speed_testing.h"
 #include "mantissa/report/study_example.h"
 
 namespace mantissa::report {
@@ -108,6 +109,24 @@ TEST(StudyText, SaysSlowerWorseAndInconclusive) {
               HasSubstr("quality: different: worse, +0.05"));
   EXPECT_THAT(verdict_text(two_arms(5, -0.05).analysed()),
               HasSubstr("quality: different: better, -0.05"));
+}
+
+TEST(StudyText, ASlowerArmWhoseRecordsTellSaysWhy) {
+  const auto compared = [](double step_s) {
+    StudyExample example;
+    for (int64_t seed = 1; seed <= 2; ++seed) {
+      example.add("fp32", seed, 0.01, 1.95);
+      record::TimeSplit split = narrow_split();
+      split.phases["casts"] += 1;
+      split.step_time_s += 1;
+      example.add("bf16", seed, step_s, 1.95).entries.push_back({0, split});
+    }
+    return verdict_text(example.analysed());
+  };
+  EXPECT_THAT(compared(0.02), HasSubstr("pairs of slices)\n  why: cast-bound: 53 % of a step is "
+                                        "casts between fp32 and bf16, 25 % products; "));
+  EXPECT_THAT(compared(0.01), HasSubstr("  why: cast-bound")) << "neither faster nor slower";
+  EXPECT_THAT(compared(0.005), Not(HasSubstr("  why: ")));
 }
 
 TEST(StudyText, AFailedArmIsToldOfWithItsReason) {

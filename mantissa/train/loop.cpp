@@ -16,6 +16,9 @@
 #include "mantissa/base/file.h"
 #include "mantissa/checkpoint/reader.h"
 #include "mantissa/checkpoint/writer.h"
+#include "mantissa/monitor/operation_times.h"
+#include "mantissa/monitor/time_split.h"
+#include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/record/reader.h"
 #include "mantissa/record/tensorboard.h"
 #include "mantissa/record/writer.h"
@@ -23,10 +26,12 @@
 #include "mantissa/tensor/memory.h"
 #include "mantissa/train/assembly.h"
 #include "mantissa/train/evaluate.h"
+#include "mantissa/train/format_reason.h"
 #include "mantissa/train/machine.h"
 #include "mantissa/train/microbatch.h"
 #include "mantissa/train/progress.h"
 #include "mantissa/train/run_folder.h"
+#include "mantissa/train/time_split_record.h"
 
 namespace mantissa::train {
 namespace {
@@ -142,6 +147,8 @@ class Loop {
   void restore();
   void open_record();
   void step();
+  bool time_split_is_due() const;
+  const FormatReasons& format_reasons();
   void validate();
   data::EvaluationOptions evaluation_options() const;
   std::vector<genome::Interval> validated_bases() const;
@@ -166,6 +173,7 @@ class Loop {
   std::optional<optim::OptimizerBytes> step_bytes_;
   PeakUse peak_;  // of the run
   bool has_warned_of_lost_updates_ = false;
+  std::optional<FormatReasons> format_reasons_;  // once the time of an operation was seen
   double markov_bits_ = std::numeric_limits<double>::quiet_NaN();
   std::optional<record::Writer> record_;
   std::optional<record::TensorBoardWriter> tensorboard_;
@@ -265,10 +273,31 @@ void Loop::open_record() {
   }
 }
 
+// Is the time of each operation to be seen in the next step?
+bool Loop::time_split_is_due() const {
+  const int64_t every = config_.train.time_split_every;
+  return every > 0 && (progress_.step + 1) % every == 0;
+}
+
+const FormatReasons& Loop::format_reasons() {
+  if (!format_reasons_) {
+    format_reasons_.emplace(policy_of(config_), ops::cpu_kernel_choices());
+  }
+  return *format_reasons_;
+}
+
 void Loop::step() {
-  const Clock::time_point start = Clock::now();
+  monitor::TimeSplit split;
+  std::optional<monitor::OperationTimes> times;
+  if (time_split_is_due()) {
+    times.emplace(&split);
+  }
   const double waited = loader_->wait_s();
-  const std::vector<data::Batch> microbatches = next_microbatches(config_, *loader_);
+  std::vector<data::Batch> microbatches;
+  {
+    const monitor::TimeSplit::Scope data(&split, monitor::Phase::data);
+    microbatches = next_microbatches(config_, *loader_);
+  }
   int64_t num_tokens = 0;
   for (const data::Batch& batch : microbatches) {
     num_tokens += batch.tokens.numel();
@@ -277,6 +306,7 @@ void Loop::step() {
   StepParts parts = learner_.parts();
   const int64_t every = config_.train.gradient_statistics_every;
   parts.gradient_statistics = every > 0 && (progress_.step + 1) % every == 0;
+  parts.times = &split;
   const StepReport report = training_step(parts, microbatches, lr);
   step_bytes_ = report.bytes;
   ++progress_.step;
@@ -291,13 +321,18 @@ void Loop::step() {
   event.grad_norm = report.grad_norm;
   event.scale = report.scale;
   event.skipped = skipped;
-  event.step_time_s = seconds_since(start);
+  event.phases = phases_of(split);
+  const auto rows = times ? times->finish() : std::vector<monitor::OperationTime>();
+  event.step_time_s = total_of(event.phases);
   event.tokens_per_s = static_cast<double>(num_tokens) / event.step_time_s;
   event.data_wait_s = loader_->wait_s() - waited;
   event.peak_bytes = tensor::memory::peak_bytes().total();
   event.gradients = numbers_of(report.gradients);
   progress_.note(event);
   emit(event);
+  if (times) {
+    emit(time_split_event(progress_.step, event.phases, *times, rows, format_reasons()));
+  }
   warn_of_lost_updates(report);
 
   const std::string reason = report.skip ? describe(*report.skip, microbatches, *data_.genome) : "";
@@ -347,10 +382,11 @@ std::vector<genome::Interval> Loop::validated_bases() const {
 }
 
 void Loop::validate() {
+  const Clock::time_point start = Clock::now();
   const EvaluationResult result =
       evaluate(learner_.parts(), data_.validation, evaluation_options());
   progress_.count_validation(result.bits_per_base);
-  emit(record::Evaluation{progress_.step, result.bits_per_base, result.loss});
+  emit(record::Evaluation{progress_.step, result.bits_per_base, result.loss, seconds_since(start)});
 }
 
 bool Loop::save_is_due() const {

@@ -303,6 +303,91 @@ TEST_F(LoopTest, LostUpdatesAreAWarningThatNamesTheParameter) {
                             ::testing::HasSubstr("set optim.masters to split"))));
 }
 
+TEST_F(LoopTest, TheTimeOfAStepSplitsIntoPhases) {
+  std::vector<record::Step> steps;
+  LoopOptions options;
+  options.observe = [&](const record::Event& event) {
+    if (const auto* step = std::get_if<record::Step>(&event)) {
+      steps.push_back(*step);
+    }
+  };
+  start_run(config(), root_ / "a", options);
+  ASSERT_EQ(steps.size(), 9U);
+  for (const record::Step& step : steps) {
+    EXPECT_EQ(step.phases.size(), 5U);
+    double sum = 0;
+    for (const auto& [phase, seconds] : step.phases) {
+      EXPECT_GE(seconds, 0) << phase;
+      sum += seconds;
+    }
+    EXPECT_EQ(sum, step.step_time_s);
+    EXPECT_GT(step.phases.at("forward"), 0);
+    EXPECT_GT(step.phases.at("backward"), 0);
+    EXPECT_GT(step.phases.at("optimizer"), 0);
+  }
+}
+
+TEST_F(LoopTest, ASkippedStepHasTheTimeOfItsReplay) {
+  std::vector<record::Step> steps;
+  LoopOptions options;
+  options.observe = [&](const record::Event& event) {
+    if (const auto* step = std::get_if<record::Step>(&event)) {
+      steps.push_back(*step);
+    }
+  };
+  start_run(
+      config({{"precision.compute", "fp16"}, {"scale.initial", "1e9"}, {"scale.backoff", "0.001"}}),
+      root_ / "a", options);
+  ASSERT_TRUE(steps.front().skipped);
+  EXPECT_GT(steps.front().phases.at("replay"), 0);
+  ASSERT_FALSE(steps.back().skipped);
+  EXPECT_EQ(steps.back().phases.count("replay"), 0U);
+}
+
+TEST_F(LoopTest, SomeStepsRecordTheTimeOfEachOperationAndComputeTheSame) {
+  const std::vector<Setting> settings = {{"precision.compute", "bf16"}, {"model.dropout", "0.2"}};
+  std::vector<Setting> timed = settings;
+  timed.push_back({"train.time_split_every", "4"});
+  std::vector<Setting> untimed = settings;
+  untimed.push_back({"train.time_split_every", "0"});
+  start_run(config(timed), root_ / "timed");
+  start_run(config(untimed), root_ / "untimed");
+  expect_equal(final_state(root_ / "timed"), final_state(root_ / "untimed"));
+
+  std::vector<record::TimeSplit> splits;
+  for (const record::Entry& entry : record::read(root_ / "timed" / "record.jsonl").entries) {
+    if (const auto* split = std::get_if<record::TimeSplit>(&entry.event)) {
+      splits.push_back(*split);
+    }
+  }
+  ASSERT_EQ(splits.size(), 2U);
+  EXPECT_EQ(splits[0].step, 4);
+  EXPECT_EQ(splits[1].step, 8);
+  for (const record::TimeSplit& split : splits) {
+    double phases = 0;
+    for (const auto& [phase, seconds] : split.phases) {
+      phases += seconds;
+    }
+    EXPECT_NEAR(phases, split.step_time_s, 1e-12 * split.step_time_s);
+    EXPECT_GT(split.phases.at("casts"), 0);
+    double rows = 0;
+    double products = 0;
+    for (const record::OperationRow& row : split.operations) {
+      rows += row.time_s;
+      if (row.kind == "product" && row.phase != "optimizer") {
+        EXPECT_EQ(row.format, "bf16") << row.operation;
+        EXPECT_TRUE(row.in_16_bits);
+        products += row.flops;
+      }
+    }
+    EXPECT_LE(rows, split.step_time_s);
+    EXPECT_GT(products, 0);
+  }
+  for (const record::Entry& entry : record::read(root_ / "untimed" / "record.jsonl").entries) {
+    EXPECT_FALSE(std::holds_alternative<record::TimeSplit>(entry.event));
+  }
+}
+
 TEST_F(LoopTest, SomeStepsRecordStatisticsOfTheGradientOfEachParameter) {
   std::vector<int64_t> steps;
   LoopOptions options;

@@ -49,6 +49,7 @@ struct TrainConfig {
   int64_t max_skips = 25;
   bool explain_skips = true;
   int64_t gradient_statistics_every = 0;
+  int64_t time_split_every = 50;
   int64_t threads = 0;
   std::string allocator = "caching";
   std::string recompute = "none";

@@ -151,6 +151,13 @@ std::vector<Key> make_keys() {
        {},
        0,
        1e15},
+      {"train.time_split_every",
+       "steps between those whose record has the time of each operation, casts among them; results "
+       "are the same; 0: none",
+       FIELD(train, time_split_every),
+       {},
+       0,
+       1e15},
       {"train.threads",
        "compute threads; 0: as LibTorch decides",
        FIELD(train, threads),

@@ -15,6 +15,8 @@
 
 namespace mantissa::train {
 
+using monitor::Phase;
+using monitor::TimeSplit;
 using numerics::Format;
 using tensor::memory::Category;
 using tensor::memory::CategoryScope;
@@ -69,8 +71,13 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     if (targets[i] == 0) {
       continue;  // the mean of nothing would be NaN
     }
-    const at::Tensor loss = loss_of(microbatches[i]);
-    report.loss += loss.item<double>();
+    at::Tensor loss;
+    {
+      const TimeSplit::Scope forward(parts.times, Phase::forward);
+      loss = loss_of(microbatches[i]);
+      report.loss += loss.item<double>();
+    }
+    const TimeSplit::Scope backward(parts.times, Phase::backward);
     parts.scaler.scale(weighted(loss)).backward();
     if (microbatches.size() > 1) {
       const CategoryScope sums(Category::gradients);
@@ -78,6 +85,7 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
     }
   }
 
+  const TimeSplit::Scope update(parts.times, Phase::optimizer);
   report.bytes = parts.optimizer.bytes();
   optim::GradientReport gradients = parts.optimizer.read_gradients(
       parts.scaler.value(),
@@ -94,6 +102,7 @@ StepReport training_step(const StepParts& parts, const std::vector<data::Batch>&
   }
   if (report.outcome == optim::StepOutcome::skipped) {
     if (parts.explain_skips) {
+      const TimeSplit::Scope replay(parts.times, Phase::replay);
       report.skip =
           explain_skip(parts.model.parameters(), microbatches, points, report.scale,
                        [&](const data::Batch& batch) { return weighted(loss_of(batch)); });

@@ -11,6 +11,7 @@
 #include "mantissa/base/api.h"
 #include "mantissa/data/batch.h"
 #include "mantissa/models/transformer.h"
+#include "mantissa/monitor/time_split.h"
 #include "mantissa/numerics/format.h"
 #include "mantissa/optim/ema.h"
 #include "mantissa/optim/optimizer.h"
@@ -31,7 +32,8 @@ struct StepParts {
   optim::Ema* ema = nullptr;
   bool gradient_statistics = false;              // report those of each parameter
   std::optional<numerics::Format> emulate = {};  // in the place of `compute` (amp/emulation.h)
-  double loss_weight = 1;  // of the loss in backward; not of the one that is reported
+  double loss_weight = 1;               // of the loss in backward; not of the one that is reported
+  monitor::TimeSplit* times = nullptr;  // gets the phases of the step
 };
 
 struct StepReport {

@@ -346,6 +346,54 @@ class CliTest(unittest.TestCase):
                    "40 things")
         self.fails(2, "--list-devices takes no run file", "plan", self.run_file, "--list-devices")
 
+    def test_why_says_where_a_step_goes_and_why_16_bits_are_not_faster(self):
+        result = self.mantissa("why", self.run_file, "--precision", "bf16", "--steps", 6, "--rows", 4)
+        lines = result.stdout.splitlines()
+        self.assertEqual(lines[0], f"{self.run_file} in fp32 and bf16 (policy torch-fixed), in turns, same batches")
+        for phase in ("wait for data", "forward", "backward", "casts", "optimizer", "other"):
+            self.assertTrue(any(line.startswith(phase + " ") for line in lines), phase)
+        self.assertIn("more take less; --rows ", result.stdout)
+        self.assertRegex(lines[-3], r"^bf16 is [\d.]+ times as fast as fp32 \(95 % interval [\d.]+ to [\d.]+, 6 pairs of turns\)")
+        self.assertRegex(lines[-2], "^verdict: ")
+        self.assertRegex(lines[-1], "^do: ")
+        self.assertEqual([path.name for path in self.folder.iterdir()], [self.run_file.name])
+
+    def test_why_json_has_both_runs_and_every_operation(self):
+        why = json.loads(self.mantissa("why", self.run_file, "--precision", "fp16", "--steps", 6, "--json").stdout)
+        self.assertEqual([run["precision"] for run in why["runs"]], ["fp32", "fp16"])
+        for run in why["runs"]:
+            self.assertEqual([len(rounds) for rounds in run["rounds"]], [1] * 6)
+            split = run["time_split"]
+            self.assertAlmostEqual(sum(split["phases"].values()) / split["step_time_s"], 1)
+        self.assertEqual(why["runs"][0]["time_split"]["phases"]["casts"], 0)
+        self.assertGreater(why["runs"][1]["time_split"]["phases"]["casts"], 0)
+        products = [row for row in why["operations"] if row["operation"] == "aten::mm" and row["phase"] == "forward"]
+        self.assertTrue(products)
+        for row in products:
+            self.assertTrue(row["eligible"] and row["in_16_bits"], row)
+            self.assertEqual(row["format"], "fp16")
+        kept = json.loads(self.mantissa("why", self.run_file, "--policy", "torch-fixed linear=fp32", "--steps", 6,
+                                        "--json").stdout)
+        reasons = {row["operation"]: row["detail"] for row in kept["operations"] if row["reason"] == "policy"}
+        self.assertEqual(reasons["aten::mm"], "rule fp32 of aten::linear, by linear=fp32")
+
+    def test_a_record_tells_why_and_the_report_draws_it(self):
+        self.mantissa("train", self.run_file, "--precision", "bf16", "--set", "train.time_split_every=6", "--out", "a")
+        events = [json.loads(line) for line in (self.folder / "a/record.jsonl").read_text().splitlines()]
+        splits = [event for event in events if event["type"] == "time_split"]
+        self.assertEqual([split["step"] for split in splits], [6, 12])
+        for event in events:
+            if event["type"] == "step":
+                self.assertAlmostEqual(sum(event["phases"].values()) / event["step_time_s"], 1)
+        tables = json.loads(self.mantissa("report", "a", "--json").stdout)["tables"]
+        self.assertIn("time-split", [table["id"] for table in tables])
+        self.assertIn("aten::mm", self.mantissa("report", "a", "--table", "operations").stdout)
+
+    def test_what_why_cannot_use_is_refused(self):
+        self.fails(2, "--precision is \"tf32\", which has no 16 bits; valid: bf16 fp16", "why", self.run_file,
+                   "--precision", "tf32")
+        self.fails(2, "steps is 7; use a multiple of 6", "why", self.run_file, "--steps", 7)
+
     def test_inspect_prints_what_is_nearest_to_overflow_and_writes_a_record(self):
         result = self.mantissa("inspect", self.run_file, "--precision", "fp16", "--steps", "2", "--out", "seen")
         lines = result.stdout.splitlines()

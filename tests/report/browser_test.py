@@ -50,7 +50,7 @@ class BrowserTest(unittest.TestCase):
         for seed in (1, 2, 3):
             for precision in ("fp32", "bf16", "fp16"):
                 records.write(cls.folder / "c" / f"{precision}-{seed}", seed=seed, precision=precision, layers=4,
-                              skipped=(5, 9) if precision == "fp16" else (), message="a warning")
+                              skipped=(5, 9) if precision == "fp16" else (), message="a warning", time_split_every=50)
         cls.page = cls.make_page("c")
 
     @classmethod

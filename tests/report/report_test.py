@@ -66,6 +66,21 @@ class ReportTest(unittest.TestCase):
         one = json.loads(self.report("c", "--json", "--table", "memory").stdout)
         self.assertEqual(one, tables["memory"])
 
+    def test_the_time_of_a_step_is_split_and_the_slower_run_says_why(self):
+        for precision in ("fp32", "bf16"):
+            records.write(self.folder / "c" / precision, precision=precision, time_split_every=50)
+        text = self.report("c").stdout
+        self.assertIn("Where the time goes\nbf16: cast-bound: 30 % of a step is casts between fp32 and bf16, 46 % products", text)
+        tables = {table["id"]: table for table in json.loads(self.report("c", "--json").stdout)["tables"]}
+        split = {row[0]: dict(zip(tables["time-split"]["columns"], row)) for row in tables["time-split"]["rows"]}
+        self.assertAlmostEqual(split["bf16"]["casts"], 30)
+        self.assertAlmostEqual(split["fp32"]["casts"], 0)
+        self.assertEqual(len(tables["operations"]["rows"]), 3 + 4)
+        self.report("c", "-o", "r.html")
+        page = (self.folder / "r.html").read_text()
+        for part in ('id="chart-phases"', 'id="table-operations"', 'href="#time"'):
+            self.assertIn(part, page)
+
     def test_the_subcommand_does_the_same(self):
         records.write(self.folder / "a")
         self.assertEqual(self.run_program(MANTISSA, "report", "a").stdout, self.report("a").stdout)
