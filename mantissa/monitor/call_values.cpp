@@ -61,14 +61,16 @@ bool is_view(const c10::Argument& result) {
 }
 
 std::string node_name(const std::string& event) {
-  const size_t type = event.find("CppNode<");
-  if (type == std::string::npos) {
+  constexpr std::string_view kNode = "CppNode<";
+  const size_t node = event.find(kNode);
+  if (node == std::string::npos) {
     return event;
   }
-  const size_t end = event.rfind('>');
-  const size_t colon = event.rfind("::", end);
-  const size_t begin = colon == std::string::npos || colon < type ? type + 8 : colon + 2;
-  return event.substr(begin, end - begin) + "Backward";
+  // Without the arguments of a template, and then without namespaces.
+  std::string type = event.substr(node + kNode.size());
+  type = type.substr(0, type.find_first_of("<>"));
+  const size_t colon = type.rfind("::");
+  return (colon == std::string::npos ? type : type.substr(colon + 2)) + "Backward";
 }
 
 bool is_view_node(std::string_view name) {

@@ -37,7 +37,7 @@ bool is_view(const c10::Argument& result);
 
 /// The name of a node out of that of its event: `MmBackward0`; of a function in C++, whose node
 /// LibTorch calls by its type, `LayerNormBackward`.
-std::string node_name(const std::string& event);
+MANTISSA_API std::string node_name(const std::string& event);
 
 /// Is the node of the backward pass that of an operation which returns a view? It hands on the
 /// numbers that it gets.

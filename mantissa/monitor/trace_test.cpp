@@ -12,6 +12,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/monitor/call_values.h"
 #include "mantissa/tensor/scope.h"
 
 namespace mantissa::monitor {
@@ -49,6 +50,15 @@ TEST(Trace, VisitsInnerCallsFirst) {
         }
       });
   EXPECT_THAT(outer_names, Contains("aten::linear"));
+}
+
+TEST(NodeName, OfAFunctionInCppIsThatOfItsType) {
+  EXPECT_EQ(node_name("MmBackward0"), "MmBackward0");
+  EXPECT_EQ(node_name("torch::autograd::CppNode<mine::(anonymous namespace)::LayerNorm>"),
+            "LayerNormBackward");
+  EXPECT_EQ(node_name("torch::autograd::CppNode<mine::Linear<mine::(anonymous namespace)::Gelu> >"),
+            "LinearBackward");
+  EXPECT_EQ(node_name("torch::autograd::CppNode<Plain>"), "PlainBackward");
 }
 
 TEST(Trace, ANodeHasTheScopeOfItsForwardCall) {

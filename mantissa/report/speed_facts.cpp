@@ -26,8 +26,12 @@ bool is_small(const OperationRow& row) {
   return row.calls > 0 && row.time_s < kSmallCall_s * static_cast<double>(row.calls);
 }
 
+// Its bytes take longer than its arithmetic, and are what its time is made of: half of it at least,
+// and not twice of it, which caches would have spared.
 bool is_memory_bound(const OperationRow& row, double flops_per_s, const Rates& rates) {
-  return row.bytes / rates.copy_bytes > row.flops / flops_per_s;
+  const double bytes_s = row.bytes / rates.copy_bytes;
+  return bytes_s > row.flops / flops_per_s && 2 * bytes_s >= row.time_s &&
+         bytes_s <= 2 * row.time_s;
 }
 
 // The sums of all steps; divided by the sum of their times they are shares.

@@ -87,8 +87,17 @@ TEST(SpeedFacts, SmallCallsAndWhatIsBetweenCallsAreOverhead) {
 
 TEST(SpeedFacts, AProductWhoseBytesTakeLongerIsMemoryBound) {
   record::TimeSplit split = narrow_split();
-  split.operations[0].bytes = 26e6;  // 0.026 s beside 0.025 s
-  EXPECT_EQ(speed_facts({split}, "bf16", kRates)->memory_bound, 0.375);
+  // In 0.375 s; its arithmetic takes 0.025 s.
+  const auto bound = [&](double bytes_s) {
+    split.operations[0].bytes = bytes_s * kRates.copy_bytes;
+    return speed_facts({split}, "bf16", kRates)->memory_bound;
+  };
+  EXPECT_EQ(bound(0.2), 0.375);
+  EXPECT_EQ(bound(0.7), 0.375);
+  EXPECT_EQ(bound(0.18), 0) << "something else takes most of its time";
+  EXPECT_EQ(bound(0.8), 0) << "caches spared most of the bytes";
+  split.operations[0].flops = 3e10;  // 0.75 s
+  EXPECT_EQ(bound(0.7), 0) << "arithmetic takes longer";
   EXPECT_EQ(speed_facts({narrow_split()}, "bf16", kRates)->memory_bound, 0);
 }
 

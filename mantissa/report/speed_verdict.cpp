@@ -97,7 +97,7 @@ SpeedAnswer unsupported(const SpeedFacts& facts) {
             "mantissa inspect)"
       : reason != nullptr && reason->reason == "shape"
           ? "pad the sides of products to multiples of 8"
-          : "use an operation that has a 16-bit kernel"};
+          : "use an operation that has a kernel for these units, if there is one"};
 }
 
 SpeedAnswer memory_bound(const SpeedFacts& facts) {

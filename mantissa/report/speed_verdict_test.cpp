@@ -100,7 +100,7 @@ TEST(SpeedVerdict, WorkThatIsKeptFromUnitsIsUnsupported) {
   facts.reasons[1].reason = "shape";
   EXPECT_THAT(judge_speed(facts).advice, HasSubstr("multiples of 8"));
   facts.reasons.erase(facts.reasons.begin() + 1);
-  EXPECT_THAT(judge_speed(facts).advice, HasSubstr("16-bit kernel"));
+  EXPECT_THAT(judge_speed(facts).advice, HasSubstr("a kernel for these units"));
   facts.unsupported = 0.24;
   EXPECT_EQ(verdict_of(facts), SpeedVerdict::unclear);
 }

@@ -29,9 +29,29 @@ bool is_transform(std::string_view operation) {
          operation.starts_with("LongConvolution");
 }
 
+bool is_attention(std::string_view operation) {
+  return operation.find("scaled_dot_product") != std::string_view::npos;
+}
+
+// Where products in `format` are widened to FP32 units, that choice.
+const ops::CpuKernelChoice* widened(const std::vector<ops::CpuKernelChoice>& choices,
+                                    std::string_view format) {
+  for (const ops::CpuKernelChoice& choice : choices) {
+    if (numerics::to_string(choice.format) == format && choice.kernels == ops::CpuKernels::ours) {
+      return &choice;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
 
-FormatReasons::FormatReasons(amp::Policy policy, std::vector<ops::CpuKernelChoice> kernels)
+KernelChoices kernel_choices() {
+  return {ops::cpu_kernel_choices(ops::CpuWork::products),
+          ops::cpu_kernel_choices(ops::CpuWork::attention)};
+}
+
+FormatReasons::FormatReasons(amp::Policy policy, KernelChoices kernels)
     : policy_(std::move(policy)),
       kernels_(std::move(kernels)),
       rules_(amp::resolved_rules(policy_)),
@@ -95,11 +115,13 @@ FormatReason FormatReasons::of_product(const OperationTime& row) const {
     return result;
   }
   if (row.on_cpu) {
-    for (const ops::CpuKernelChoice& choice : kernels_) {
-      if (numerics::to_string(choice.format) == row.format &&
-          choice.kernels == ops::CpuKernels::ours) {
-        result.reason = "hardware";
-        result.detail = choice.reason;
+    if (const auto* choice = widened(kernels_.products, row.format)) {
+      result.reason = "hardware";
+      result.detail = choice->reason;
+    } else if (is_attention(row.operation)) {
+      if (const auto* own = widened(kernels_.attention, row.format)) {
+        result.reason = "kernel";
+        result.detail = own->reason;
       }
     }
   } else if (!row.is_aligned) {

@@ -21,18 +21,28 @@ struct FormatReason {
   std::string detail;       // one line
 };
 
+/// Who computes in 16 bits here: as ops::cpu_kernel_choices says of each kind of work.
+struct KernelChoices {
+  std::vector<ops::CpuKernelChoice> products;
+  std::vector<ops::CpuKernelChoice> attention;
+};
+
+/// What holds in this process.
+MANTISSA_API KernelChoices kernel_choices();
+
 /// Reasons, in records:
 ///   precision  the run is in FP32 or TF32
 ///   policy     the policy keeps the operation in another format; the detail names its rule
-///   kernel     there is no 16-bit kernel: Fourier transforms, and arguments in double
+///   kernel     no kernel has the units do it: Fourier transforms, arguments in double, attention
+///   on
+///              CPUs
 ///   shape      on a GPU, a side of a product is no multiple of 8
 ///   hardware   the processor has no units for the format: products widen their factors to FP32
 ///   kind       not a product: 16 bits can halve its bytes at most
 ///   cast       is there because of 16 bits
 class MANTISSA_API FormatReasons {
  public:
-  /// `kernels` say who computes 16-bit products here (ops::cpu_kernel_choices).
-  FormatReasons(amp::Policy policy, std::vector<ops::CpuKernelChoice> kernels);
+  explicit FormatReasons(amp::Policy policy, KernelChoices kernels = kernel_choices());
 
   FormatReason of(const monitor::OperationTime& row) const;
 
@@ -48,7 +58,7 @@ class MANTISSA_API FormatReasons {
   FormatReason of_product(const monitor::OperationTime& row) const;
 
   amp::Policy policy_;
-  std::vector<ops::CpuKernelChoice> kernels_;
+  KernelChoices kernels_;
   std::map<std::string, amp::ResolvedRule> rules_;
   std::vector<amp::ScopedRule> scoped_;
 };

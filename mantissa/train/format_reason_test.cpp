@@ -23,9 +23,13 @@ OperationTime product(const std::string& format, const std::string& within = "at
   return row;
 }
 
-FormatReasons reasons(const std::string& policy, CpuKernels kernels = CpuKernels::stock) {
-  return {amp::parse_policy(policy),
-          {{Format::bf16, kernels, "about BF16"}, {Format::fp16, kernels, "about FP16"}}};
+std::vector<ops::CpuKernelChoice> all_by(CpuKernels kernels) {
+  return {{Format::bf16, kernels, "about BF16"}, {Format::fp16, kernels, "about FP16"}};
+}
+
+FormatReasons reasons(const std::string& policy, CpuKernels products = CpuKernels::stock,
+                      CpuKernels attention = CpuKernels::stock) {
+  return FormatReasons(amp::parse_policy(policy), {all_by(products), all_by(attention)});
 }
 
 TEST(FormatReasons, AProductIn16BitsOnUnitsNeedsNoReason) {
@@ -47,6 +51,16 @@ TEST(FormatReasons, WithoutUnitsItIsTheHardware) {
   EXPECT_EQ(widened.of(elsewhere).reason, "") << "it is of the CPU";
 }
 
+TEST(FormatReasons, AttentionThatIsWidenedBesideUnitsHasNoKernelForThem) {
+  OperationTime row = product("bf16");
+  row.operation = "aten::_scaled_dot_product_flash_attention_for_cpu_backward";
+  const std::string policy = "torch-fixed compute=bf16";
+  EXPECT_EQ(reasons(policy, CpuKernels::stock, CpuKernels::ours).of(row).reason, "kernel");
+  EXPECT_EQ(reasons(policy, CpuKernels::stock, CpuKernels::ours).of(product("bf16")).reason, "");
+  EXPECT_EQ(reasons(policy, CpuKernels::ours, CpuKernels::ours).of(row).reason, "hardware");
+  EXPECT_EQ(reasons(policy).of(row).reason, "");
+}
+
 TEST(FormatReasons, OnAGpuItIsTheShape) {
   OperationTime row = product("fp16");
   row.is_aligned = false;
@@ -62,7 +76,7 @@ TEST(FormatReasons, TheRuleOfThePolicyIsNamed) {
   EXPECT_EQ(forced.reason, "policy");
   EXPECT_EQ(forced.detail, "rule fp32 of aten::linear, by linear=fp32");
   OperationTime unlisted = product("fp32", "aten::inner");
-  unlisted.operation = "aten::dot";
+  unlisted.operation = "aten::_scaled_dot_product_flash_attention_for_cpu";
   EXPECT_EQ(reasons("torch-fixed compute=bf16").of(unlisted).detail,
             "aten::inner is not listed in torch-fixed");
   const FormatReason inner =

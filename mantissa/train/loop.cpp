@@ -18,7 +18,6 @@
 #include "mantissa/checkpoint/writer.h"
 #include "mantissa/monitor/operation_times.h"
 #include "mantissa/monitor/time_split.h"
-#include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/record/reader.h"
 #include "mantissa/record/tensorboard.h"
 #include "mantissa/record/writer.h"
@@ -281,7 +280,7 @@ bool Loop::time_split_is_due() const {
 
 const FormatReasons& Loop::format_reasons() {
   if (!format_reasons_) {
-    format_reasons_.emplace(policy_of(config_), ops::cpu_kernel_choices());
+    format_reasons_.emplace(policy_of(config_));
   }
   return *format_reasons_;
 }
@@ -331,7 +330,8 @@ void Loop::step() {
   progress_.note(event);
   emit(event);
   if (times) {
-    emit(time_split_event(progress_.step, event.phases, *times, rows, format_reasons()));
+    emit(with_small_rows_together(
+        time_split_event(progress_.step, event.phases, *times, rows, format_reasons())));
   }
   warn_of_lost_updates(report);
 

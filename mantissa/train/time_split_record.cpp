@@ -5,8 +5,6 @@
 #include <tuple>
 #include <utility>
 
-#include "mantissa/base/error.h"
-
 namespace mantissa::train {
 namespace {
 
@@ -98,18 +96,6 @@ OperationRow as_one_of_others(const OperationRow& row) {
   return others;
 }
 
-std::vector<OperationRow> with_small_ones_together(const std::vector<OperationRow>& rows,
-                                                   double step_time_s) {
-  constexpr double kSmall = 1e-3;
-  Table table;
-  for (const OperationRow& row : rows) {
-    const bool is_kept = row.eligible || row.kind == to_string(OperationKind::cast) ||
-                         row.time_s >= kSmall * step_time_s;
-    table.add(is_kept ? row : as_one_of_others(row));
-  }
-  return table.rows();
-}
-
 }  // namespace
 
 std::map<std::string, double> phases_of(const monitor::TimeSplit& split) {
@@ -157,35 +143,21 @@ record::TimeSplit time_split_event(int64_t step, std::map<std::string, double> p
     table.add(row_of(row, reasons));
   }
   event.step_time_s = total_of(phases);
-  event.operations = with_small_ones_together(table.rows(), event.step_time_s);
+  event.operations = table.rows();
   event.phases = std::move(phases);
   return event;
 }
 
-record::TimeSplit mean_of(const std::vector<record::TimeSplit>& splits) {
-  MANTISSA_ASSERT(!splits.empty());
-  const auto count = static_cast<double>(splits.size());
-  record::TimeSplit mean;
-  mean.step = splits.back().step;
+record::TimeSplit with_small_rows_together(record::TimeSplit split) {
+  constexpr double kSmall = 1e-3;
   Table table;
-  for (const record::TimeSplit& split : splits) {
-    mean.step_time_s += split.step_time_s / count;
-    mean.look_s += split.look_s / count;
-    for (const auto& [phase, seconds] : split.phases) {
-      mean.phases[phase] += seconds / count;
-    }
-    for (const OperationRow& row : split.operations) {
-      table.add(row);
-    }
+  for (const OperationRow& row : split.operations) {
+    const bool is_kept = row.eligible || row.kind == to_string(OperationKind::cast) ||
+                         row.time_s >= kSmall * split.step_time_s;
+    table.add(is_kept ? row : as_one_of_others(row));
   }
-  mean.operations = table.rows();
-  for (OperationRow& row : mean.operations) {
-    row.calls = static_cast<int64_t>(static_cast<double>(row.calls) / count + 0.5);
-    row.time_s /= count;
-    row.flops /= count;
-    row.bytes /= count;
-  }
-  return mean;
+  split.operations = table.rows();
+  return split;
 }
 
 }  // namespace mantissa::train

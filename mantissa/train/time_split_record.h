@@ -21,15 +21,14 @@ MANTISSA_API double total_of(const std::map<std::string, double>& phases);
 
 /// A step as a line of a record. `times` has ended, with `rows`; `phases` are those of its step.
 /// Looking and casts are taken out of the phases. Rows of layers that differ in a number alone are
-/// one; what 16 bits cannot do and takes less than a thousandth of the step is one row a phase,
-/// `others`. What ran again to explain a skip has no rows.
+/// one. What ran again to explain a skip has no rows.
 MANTISSA_API record::TimeSplit time_split_event(int64_t step, std::map<std::string, double> phases,
                                                 const monitor::OperationTimes& times,
                                                 const std::vector<monitor::OperationTime>& rows,
                                                 const FormatReasons& reasons);
 
-/// Of several steps one, the mean step: sums over their number. Of the step of the last. Not of
-/// nothing.
-MANTISSA_API record::TimeSplit mean_of(const std::vector<record::TimeSplit>& splits);
+/// The rows in fewer lines: what 16 bits cannot do and takes less than a thousandth of the step is
+/// one row a phase, `others`.
+MANTISSA_API record::TimeSplit with_small_rows_together(record::TimeSplit split);
 
 }  // namespace mantissa::train

@@ -31,7 +31,7 @@ record::TimeSplit split_of(std::map<std::string, double> phases,
                            const std::vector<OperationTime>& rows) {
   monitor::OperationTimes times;
   (void)times.finish();
-  const FormatReasons reasons(amp::parse_policy("torch-fixed compute=bf16"), {});
+  const FormatReasons reasons(amp::parse_policy("torch-fixed compute=bf16"), KernelChoices());
   return time_split_event(7, std::move(phases), times, rows, reasons);
 }
 
@@ -68,10 +68,10 @@ TEST(TimeSplitEvent, SmallRowsThat16BitsCannotDoAreTogether) {
   small.format = "fp32";
   OperationTime smaller = row("aten::ne", OperationKind::other, 0.25);
   smaller.format = "";
-  const record::TimeSplit split =
+  const record::TimeSplit split = with_small_rows_together(
       split_of({{"forward", 1000}}, {row("aten::mm", OperationKind::product, 0.25),
                                      row("aten::_to_copy", OperationKind::cast, 0.125), small,
-                                     smaller, row("aten::t", OperationKind::view, 2)});
+                                     smaller, row("aten::t", OperationKind::view, 2)}));
   std::vector<std::string> names;
   for (const record::OperationRow& each : split.operations) {
     names.push_back(each.operation);
@@ -97,22 +97,6 @@ TEST(PhasesOf, AReplayIsThereWhenItWas) {
     }
   }
   EXPECT_GT(phases_of(split).at("replay"), 0);
-}
-
-TEST(MeanOf, IsASumOverTheNumberOfSteps) {
-  record::TimeSplit first =
-      split_of({{"forward", 4}}, {row("aten::mm", OperationKind::product, 1)});
-  record::TimeSplit second =
-      split_of({{"forward", 8}}, {row("aten::mm", OperationKind::product, 3)});
-  second.step = 8;
-  const record::TimeSplit mean = mean_of({first, second});
-  EXPECT_EQ(mean.step, 8);
-  EXPECT_EQ(mean.step_time_s, 6);
-  EXPECT_EQ(mean.phases.at("forward"), 6);
-  ASSERT_EQ(mean.operations.size(), 1U);
-  EXPECT_EQ(mean.operations[0].calls, 1);
-  EXPECT_EQ(mean.operations[0].time_s, 2);
-  EXPECT_EQ(mean.operations[0].flops, 10);
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 #include "mantissa/train/why_run.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
 #include "mantissa/base/error.h"
 #include "mantissa/monitor/operation_times.h"
 #include "mantissa/monitor/time_split.h"
-#include "mantissa/ops/install_cpu_kernels.h"
 #include "mantissa/tensor/generator_state.h"
 #include "mantissa/tensor/state_dict.h"
 #include "mantissa/train/assembly.h"
@@ -24,7 +24,7 @@ class Runner {
   Runner(const RunConfig& config, const RunData& data)
       : data_(data),
         learner_(config),
-        reasons_(policy_of(config), ops::cpu_kernel_choices()),
+        reasons_(policy_of(config)),
         generator_(tensor::cpu_generator_state()),
         position_(make_loader(config, data)->state_dict()) {
     timed_.config = config;
@@ -54,7 +54,10 @@ class Runner {
       splits.emplace_back();
       (void)applied_step(turn, &splits.back());
     }
-    timed_.split = mean_of(splits);
+    timed_.split = *std::min_element(splits.begin(), splits.end(),
+                                     [](const record::TimeSplit& a, const record::TimeSplit& b) {
+                                       return a.step_time_s < b.step_time_s;
+                                     });
   }
 
   TimedSteps result() const {
@@ -130,7 +133,7 @@ class Runner {
 }  // namespace
 
 TimedPair time_pair(const RunConfig& first, const RunConfig& second, int64_t steps) {
-  constexpr int64_t kLooks = 3;
+  constexpr int64_t kLooks = 5;
   MANTISSA_CHECK(steps > 0 && steps % kTimingRounds == 0, InvalidArgument, "why: steps is ", steps,
                  "; use a multiple of ", kTimingRounds, ", the number of turns");
   use_allocator(first);
