@@ -31,6 +31,7 @@ struct Options {
   std::string only;
   std::string json_file;
   std::string growth;
+  std::string kernels;
   std::vector<std::string> show;
   double seconds = 20;
   int threads = 0;
@@ -109,6 +110,8 @@ int run_command(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_flag("--peer", options.peer, "also against Python's torch");
   app.add_flag("--avx2", options.avx2, "hold both sides to AVX2");
+  app.add_option("--kernels", options.kernels,
+                 "of products, convolutions and attention: ours, stock, or automatic (default)");
   app.add_flag("--list", options.list, "list the figures, and exit");
   app.add_option(
       "--show", options.show,
@@ -135,6 +138,9 @@ int run_command(int argc, char** argv) {
   }
   if (options.avx2) {
     hold_to_avx2();
+  }
+  if (!options.kernels.empty()) {
+    ops::set_cpu_kernels(ops::parse_cpu_kernels(options.kernels));
   }
   Setup setup{.cpu = cpu_class()};
   if (options.peer) {

@@ -2,12 +2,15 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <unistd.h>
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <nlohmann/json.hpp>
 
+#include "mantissa/base/error.h"
 #include "mantissa/cli/command.h"
 #include "mantissa/numerics/convert.h"
 #include "mantissa/ops/device_kernels.h"
@@ -18,6 +21,11 @@
 
 namespace mantissa::cli {
 namespace {
+
+const std::vector<std::pair<std::string, ops::CpuWork>> kWorks = {
+    {"products", ops::CpuWork::products},
+    {"attention", ops::CpuWork::attention},
+    {"depthwise", ops::CpuWork::depthwise}};
 
 int64_t memory_bytes() {
   return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE);
@@ -62,7 +70,6 @@ void run_doctor(bool as_json) {
   ops::install_cpu_kernels();
   ops::set_device_precision({});
   const auto environment = train::environment();
-  const auto choices = ops::cpu_kernel_choices();
   if (as_json) {
     nlohmann::ordered_json json(environment);
     json["threads"] = std::stoi(environment.at("threads"));
@@ -72,9 +79,11 @@ void run_doctor(bool as_json) {
     json["cuda_kernels"] = cuda_kernels_text();
     json["cuda_products"] = cuda_products_text();
     json["conversions"] = std::string(numerics::simd_target());
-    for (const ops::CpuKernelChoice& choice : choices) {
-      json["kernels"][std::string(numerics::to_string(choice.format))] = {
-          {"chosen", std::string(ops::to_string(choice.kernels))}, {"reason", choice.reason}};
+    for (const auto& [name, work] : kWorks) {
+      for (const ops::CpuKernelChoice& choice : ops::cpu_kernel_choices(work)) {
+        json["kernels"][std::string(numerics::to_string(choice.format))][name] = {
+            {"chosen", std::string(ops::to_string(choice.kernels))}, {"reason", choice.reason}};
+      }
     }
     std::cout << json.dump() << "\n";
     return;
@@ -90,9 +99,11 @@ void run_doctor(bool as_json) {
       {"CUDA kernels", cuda_kernels_text()},
       {"CUDA products", cuda_products_text()},
       {"conversions", std::string(numerics::simd_target())}};
-  for (const ops::CpuKernelChoice& choice : choices) {
-    lines.emplace_back(std::string(numerics::to_string(choice.format)) + " products",
-                       std::string(ops::to_string(choice.kernels)) + ": " + choice.reason);
+  for (const auto& [name, work] : kWorks) {
+    for (const ops::CpuKernelChoice& choice : ops::cpu_kernel_choices(work)) {
+      lines.emplace_back(concat(numerics::to_string(choice.format), " ", name),
+                         concat(ops::to_string(choice.kernels), ": ", choice.reason));
+    }
   }
   size_t width = 0;
   for (const auto& [name, value] : lines) {

@@ -145,8 +145,8 @@ std::tuple<Tensor, Tensor> flash_attention(const Tensor& query, const Tensor& ke
                                            const Tensor& value, double dropout, bool causal,
                                            const std::optional<Tensor>& mask,
                                            std::optional<double> scale) {
-  const ComputePath path =
-      compute_path({query.scalar_type(), key.scalar_type(), value.scalar_type()});
+  const ComputePath path = compute_path(
+      {query.scalar_type(), key.scalar_type(), value.scalar_type()}, CpuWork::attention);
   const Inputs in = {query, key, value, dropout, causal, mask, scale};
   if (path == ComputePath::stock || !suits(in)) {
     return at::cpu::_scaled_dot_product_flash_attention_for_cpu(query, key, value, dropout, causal,
@@ -173,9 +173,9 @@ std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
     const Tensor& grad_out, const Tensor& query, const Tensor& key, const Tensor& value,
     const Tensor& out, const Tensor& logsumexp, double dropout, bool causal,
     const std::optional<Tensor>& mask, std::optional<double> scale) {
-  const ComputePath path =
-      compute_path({grad_out.scalar_type(), query.scalar_type(), key.scalar_type(),
-                    value.scalar_type(), out.scalar_type()});
+  const ComputePath path = compute_path({grad_out.scalar_type(), query.scalar_type(),
+                                         key.scalar_type(), value.scalar_type(), out.scalar_type()},
+                                        CpuWork::attention);
   const Inputs in = {query, key, value, dropout, causal, mask, scale};
   const bool matches = grad_out.sizes() == query.sizes() && out.sizes() == query.sizes() &&
                        logsumexp.sizes() == query.sizes().slice(0, 3) &&

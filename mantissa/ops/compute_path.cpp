@@ -8,7 +8,7 @@
 
 namespace mantissa::ops {
 
-ComputePath compute_path(std::initializer_list<at::ScalarType> dtypes) {
+ComputePath compute_path(std::initializer_list<at::ScalarType> dtypes, CpuWork work) {
   const at::ScalarType dtype = *dtypes.begin();
   for (at::ScalarType other : dtypes) {
     if (other != dtype) {
@@ -18,8 +18,8 @@ ComputePath compute_path(std::initializer_list<at::ScalarType> dtypes) {
   if (dtype == at::kFloat) {
     return tf32() == Tf32::on ? ComputePath::tf32 : ComputePath::stock;
   }
-  return tensor::is_16bit(dtype) && widens(tensor::format_of(dtype)) ? ComputePath::widen
-                                                                     : ComputePath::stock;
+  return tensor::is_16bit(dtype) && widens(tensor::format_of(dtype), work) ? ComputePath::widen
+                                                                           : ComputePath::stock;
 }
 
 numerics::Format factor_format(ComputePath path, at::ScalarType dtype) {

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "mantissa/numerics/format.h"
+#include "mantissa/ops/install_cpu_kernels.h"
 
 namespace mantissa::ops {
 
@@ -18,10 +19,11 @@ enum class ComputePath : uint8_t {
 };
 
 /// `dtypes` are those of all operands and outputs. Mixed ones are left to LibTorch.
-ComputePath compute_path(std::initializer_list<at::ScalarType> dtypes);
+ComputePath compute_path(std::initializer_list<at::ScalarType> dtypes,
+                         CpuWork work = CpuWork::products);
 
-/// Whether products in `format` (bf16, fp16) are to be widened at this moment.
-bool widens(numerics::Format format);
+/// Whether factors in `format` (bf16, fp16) are to be widened at this moment.
+bool widens(numerics::Format format, CpuWork work = CpuWork::products);
 
 /// The format in which our kernels read a factor of `dtype` (Float, BFloat16, Half).
 numerics::Format factor_format(ComputePath path, at::ScalarType dtype);

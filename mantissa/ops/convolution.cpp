@@ -49,6 +49,11 @@ struct Arguments {
   int64_t groups;
 };
 
+CpuWork work_of(const Tensor& weight, int64_t groups) {
+  const bool one_channel = weight.dim() > 2 && weight.size(1) == 1 && weight.size(0) == groups;
+  return one_channel ? CpuWork::depthwise : CpuWork::products;
+}
+
 // Nothing where LibTorch has a message for the arguments, or where there is nothing to add up.
 std::optional<Geometry> geometry_of(const Tensor& input, const Tensor& weight,
                                     const Arguments& arguments) {
@@ -263,7 +268,8 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const std::optiona
   const Tensor addend_in = bias.value_or(Tensor());
   const ComputePath path =
       compute_path({input.scalar_type(), weight.scalar_type(),
-                    addend_in.defined() ? addend_in.scalar_type() : input.scalar_type()});
+                    addend_in.defined() ? addend_in.scalar_type() : input.scalar_type()},
+                   work_of(weight, groups));
   if (path == ComputePath::stock) {
     return stock::convolution(input, weight, bias, stride, padding, dilation, transposed,
                               output_padding, groups);
@@ -289,7 +295,8 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_outpu
                                                         IntArrayRef output_padding, int64_t groups,
                                                         std::array<bool, 3> output_mask) {
   const ComputePath path =
-      compute_path({grad_output.scalar_type(), input.scalar_type(), weight.scalar_type()});
+      compute_path({grad_output.scalar_type(), input.scalar_type(), weight.scalar_type()},
+                   work_of(weight, groups));
   if (path == ComputePath::stock) {
     return stock::convolution_backward(grad_output, input, weight, bias_sizes, stride, padding,
                                        dilation, transposed, output_padding, groups, output_mask);

@@ -251,6 +251,20 @@ TEST_P(Convolution, EmptyBatchesAndErrorsAreLibTorchsOwn) {
   }
 }
 
+TEST(ConvolutionDtypes, DepthwiseOnesAreOursOnEveryCpu) {
+  install_cpu_kernels();
+  at::manual_seed(14);
+  const Case c = {"", {2, 8, 40}, {8, 1, 3}, {1}, {1}, {1}, false, {0}, 8};
+  for (at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const Tensor x = random(c.input, dtype);
+    const Tensor w = random(c.weight, dtype);
+    const CpuKernelsGuard automatic(CpuKernels::automatic);
+    const Tensor chosen = forward(c, x, w, {});
+    const CpuKernelsGuard ours(CpuKernels::ours);
+    EXPECT_TRUE(at::equal(chosen, forward(c, x, w, {}))) << dtype;
+  }
+}
+
 TEST(ConvolutionDtypes, Fp32IsBitForBitLibTorchs) {
   install_cpu_kernels();
   at::manual_seed(12);

@@ -23,6 +23,7 @@ namespace {
 
 using numerics::Format;
 
+constexpr std::array kWorks = {CpuWork::products, CpuWork::attention, CpuWork::depthwise};
 constexpr std::array kCpuKernels = {CpuKernels::automatic, CpuKernels::ours, CpuKernels::stock};
 
 std::atomic<bool> installed = false;
@@ -33,11 +34,18 @@ struct SilentWarnings final : c10::WarningHandler {
   void process(const c10::Warning& /*warning*/) override {}
 };
 
-const CpuKernelChoice& automatic_choice(Format format) {
-  static const CpuFeatures features = detect_cpu_features();
-  static const CpuKernelChoice bf16 = choose_cpu_kernels(Format::bf16, features);
-  static const CpuKernelChoice fp16 = choose_cpu_kernels(Format::fp16, features);
-  return format == Format::bf16 ? bf16 : fp16;
+const CpuKernelChoice& automatic_choice(Format format, CpuWork work) {
+  static const auto choices = [] {
+    const CpuFeatures features = detect_cpu_features();
+    std::array<std::array<CpuKernelChoice, kWorks.size()>, 2> table;
+    for (CpuWork each : kWorks) {
+      const auto column = static_cast<size_t>(each);
+      table[0][column] = choose_cpu_kernels(Format::bf16, features, each);
+      table[1][column] = choose_cpu_kernels(Format::fp16, features, each);
+    }
+    return table;
+  }();
+  return choices[format == Format::bf16 ? 0 : 1][static_cast<size_t>(work)];
 }
 
 }  // namespace
@@ -86,9 +94,9 @@ void set_cpu_kernels(CpuKernels kernels) { chosen.store(kernels); }
 
 CpuKernels cpu_kernels() { return chosen.load(); }
 
-bool widens(Format format) {
+bool widens(Format format, CpuWork work) {
   const CpuKernels kernels = cpu_kernels();
-  return (kernels == CpuKernels::automatic ? automatic_choice(format).kernels : kernels) ==
+  return (kernels == CpuKernels::automatic ? automatic_choice(format, work).kernels : kernels) ==
          CpuKernels::ours;
 }
 
@@ -111,7 +119,7 @@ CpuFeatures detect_cpu_features() {
   return features;
 }
 
-CpuKernelChoice choose_cpu_kernels(Format format, const CpuFeatures& features) {
+CpuKernelChoice choose_cpu_kernels(Format format, const CpuFeatures& features, CpuWork work) {
   MANTISSA_CHECK(format == Format::bf16 || format == Format::fp16, InvalidArgument,
                  "choose_cpu_kernels: format is ", numerics::to_string(format),
                  "; valid: bf16 fp16");
@@ -130,16 +138,27 @@ CpuKernelChoice choose_cpu_kernels(Format format, const CpuFeatures& features) {
             concat("this CPU has ", unit, ", but LibTorch's oneDNN is absent or disabled; ",
                    "operands are widened to FP32")};
   }
-  return {format, CpuKernels::stock, concat("this CPU has ", unit, "; LibTorch's oneDNN uses it")};
+  switch (work) {
+    case CpuWork::products:
+      return {format, CpuKernels::stock,
+              concat("this CPU has ", unit, "; LibTorch's oneDNN uses it")};
+    case CpuWork::attention:
+      return {format, CpuKernels::ours,
+              concat("faster than LibTorch's, though that uses ", unit,
+                     ": causal blocks that nobody sees are left out")};
+    case CpuWork::depthwise:
+      return {format, CpuKernels::ours, "memory is the limit, and LibTorch's are far from it"};
+  }
+  MANTISSA_ASSERT(false);
 }
 
-std::vector<CpuKernelChoice> cpu_kernel_choices() {
+std::vector<CpuKernelChoice> cpu_kernel_choices(CpuWork work) {
   std::vector<CpuKernelChoice> choices;
   for (Format format : {Format::bf16, Format::fp16}) {
     if (!cpu_kernels_installed()) {
       choices.push_back({format, CpuKernels::stock, "the CPU kernels are not installed"});
     } else if (cpu_kernels() == CpuKernels::automatic) {
-      choices.push_back(automatic_choice(format));
+      choices.push_back(automatic_choice(format, work));
     } else {
       choices.push_back(
           {format, cpu_kernels(), concat("set to \"", to_string(cpu_kernels()), "\"")});

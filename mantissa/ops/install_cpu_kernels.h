@@ -10,9 +10,17 @@
 
 namespace mantissa::ops {
 
-/// Who computes 16-bit products, convolutions and attention on the CPU. `automatic` leaves a
-/// format to LibTorch where the CPU has native units for it, and is ours elsewhere.
+/// Who computes 16-bit products, convolutions and attention on the CPU. `automatic` leaves products
+/// and dense convolutions in a format to LibTorch where the CPU has native units for it; everything
+/// else is ours.
 enum class CpuKernels : uint8_t { automatic, ours, stock };
+
+/// What native units change, and what they do not.
+enum class CpuWork : uint8_t {
+  products,   // and dense convolutions: as fast as the units multiply
+  attention,  // small products between passes over scores
+  depthwise,  // convolutions of one channel a group: as fast as memory
+};
 
 MANTISSA_API std::string_view to_string(CpuKernels kernels);
 
@@ -65,7 +73,7 @@ struct CpuFeatures {
 
 MANTISSA_API CpuFeatures detect_cpu_features();
 
-/// Who computes a format, and why, in words.
+/// Who computes something in a format, and why, in words.
 struct CpuKernelChoice {
   numerics::Format format;
   CpuKernels kernels;  // ours or stock
@@ -74,9 +82,10 @@ struct CpuKernelChoice {
 
 /// The choice of `automatic` on a CPU with `features`, for bf16 or fp16.
 MANTISSA_API CpuKernelChoice choose_cpu_kernels(numerics::Format format,
-                                                const CpuFeatures& features);
+                                                const CpuFeatures& features,
+                                                CpuWork work = CpuWork::products);
 
 /// What holds for bf16 and fp16 in this process.
-MANTISSA_API std::vector<CpuKernelChoice> cpu_kernel_choices();
+MANTISSA_API std::vector<CpuKernelChoice> cpu_kernel_choices(CpuWork work = CpuWork::products);
 
 }  // namespace mantissa::ops

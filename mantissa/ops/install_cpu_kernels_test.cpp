@@ -98,6 +98,14 @@ TEST(CpuKernels, NativeUnitsDecidePerFormat) {
   EXPECT_THROW((void)choose_cpu_kernels(Format::fp32, {}), InvalidArgument);
 }
 
+TEST(CpuKernels, NativeUnitsDecideProductsAlone) {
+  const CpuFeatures features = {.avx512_bf16 = true, .amx_bf16 = true, .onednn = true};
+  for (CpuWork work : {CpuWork::attention, CpuWork::depthwise}) {
+    EXPECT_EQ(choose_cpu_kernels(Format::bf16, features, work).kernels, CpuKernels::ours);
+    EXPECT_EQ(choose_cpu_kernels(Format::fp16, {}, work).kernels, CpuKernels::ours);
+  }
+}
+
 TEST(CpuKernels, TheReasonNamesTheUnit) {
   EXPECT_EQ(choose_cpu_kernels(Format::bf16, {.onednn = true}).reason,
             "this CPU has no BF16 units (AVX512_BF16, AMX_BF16); operands are widened to FP32");

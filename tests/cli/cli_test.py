@@ -492,16 +492,18 @@ class CliTest(unittest.TestCase):
         self.assertIn("bf16 products", self.mantissa("doctor").stdout)
         self.assertIn("huge pages", self.mantissa("doctor").stdout)
         self.assertIn("CUDA products  FP32 factors as they are, FP32 sums", self.mantissa("doctor").stdout)
-        self.assertIn(json.loads(self.mantissa("doctor", "--json").stdout)["kernels"]["bf16"]["chosen"],
-                      ("ours", "stock"))
+        kernels = json.loads(self.mantissa("doctor", "--json").stdout)["kernels"]["bf16"]
+        self.assertIn(kernels["products"]["chosen"], ("ours", "stock"))
+        self.assertEqual((kernels["attention"]["chosen"], kernels["depthwise"]["chosen"]), ("ours", "ours"))
 
     def test_train_says_at_its_start_that_16_bits_bring_no_speed_here(self):
         kernels = json.loads(self.mantissa("doctor", "--json").stdout)["kernels"]
         notice = "expect less memory, not more speed"
         for precision in ("bf16", "fp16"):
             first = self.mantissa("train", self.run_file, "--precision", precision).stderr.splitlines()[0]
-            self.assertEqual(notice in first, kernels[precision]["chosen"] == "ours", first)
-            self.assertEqual(kernels[precision]["reason"] in first, kernels[precision]["chosen"] == "ours", first)
+            products = kernels[precision]["products"]
+            self.assertEqual(notice in first, products["chosen"] == "ours", first)
+            self.assertEqual(products["reason"] in first, products["chosen"] == "ours", first)
         self.assertNotIn(notice, self.mantissa("train", self.run_file, "--precision", "fp32").stderr)
 
     def test_a_precision_that_is_none_names_those_that_are(self):
