@@ -1,10 +1,13 @@
 #include "mantissa/genome/annotation.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/message_of.h"
 #include "mantissa/base/scratch_folder.h"
+#include "mantissa/genome/genetic_code.h"
 
 namespace mantissa::genome {
 namespace {
@@ -49,6 +52,22 @@ TEST_F(AnnotationTest, JoinsTheLinesOfACodingSequenceInTheOrderOfReading) {
   EXPECT_EQ(annotation.coding[1].letters(genome_), "T");
   EXPECT_EQ(annotation.coding[2].contig, 1U);
   EXPECT_EQ(annotation.coding[2].letters(genome_), "TTTGGG");
+}
+
+// What is listed is what reads as a gene: from a start codon to the only stop.
+TEST_F(AnnotationTest, TheBundledGenesAreOpenReadingFrames) {
+  const std::filesystem::path data = std::filesystem::path(MANTISSA_SOURCE_DIR) / "data";
+  const Genome lambda = Genome::open(data / "lambda.fa");
+  const Annotation annotation = read_gff3(data / "lambda.gff3", lambda);
+  EXPECT_EQ(annotation.coding.size(), 42U);
+  const GeneticCode code(11);
+  for (const CodingSequence& coding : annotation.coding) {
+    const std::string letters = coding.letters(lambda);
+    EXPECT_EQ(letters.size() % 3, 0U) << coding.id;
+    EXPECT_THAT(letters.substr(0, 3), ::testing::AnyOf("ATG", "GTG")) << coding.id;
+    const std::string protein = code.translate(letters);
+    EXPECT_EQ(protein.find('*'), protein.size() - 1) << coding.id;
+  }
 }
 
 TEST_F(AnnotationTest, RefusesWhatItCannotTrust) {

@@ -37,6 +37,7 @@ MarkovChain::MarkovChain(const Genome& genome, const std::vector<Interval>& trai
 }
 
 MarkovChain::MarkovChain(MarkovChain&&) noexcept = default;
+MarkovChain& MarkovChain::operator=(MarkovChain&&) noexcept = default;
 MarkovChain::~MarkovChain() = default;
 
 std::vector<double> MarkovChain::log_probabilities(std::string_view letters) const {

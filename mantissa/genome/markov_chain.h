@@ -20,7 +20,7 @@ class MANTISSA_API MarkovChain {
               double shrinkage = 16);
   ~MarkovChain();
   MarkovChain(MarkovChain&&) noexcept;
-  MarkovChain& operator=(MarkovChain&&) = delete;
+  MarkovChain& operator=(MarkovChain&&) noexcept;
 
   int order() const { return order_; }
 
