@@ -138,7 +138,19 @@ optim::Schedule make_schedule(const RunConfig& config) {
   return schedule;
 }
 
-std::string fingerprint_of(const genome::Genome& genome) {
+// Says of which file, and of which part of it, a refusal is.
+template <typename Call>
+auto of_part(const std::string& part, Call call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(concat(part, ": ", error.what()));
+  }
+}
+
+}  // namespace
+
+std::string genome_fingerprint(const genome::Genome& genome) {
   constexpr uint64_t kChunk = 1 << 20;
   Xxh3 hash;
   std::vector<uint8_t> letters(kChunk);
@@ -155,18 +167,6 @@ std::string fingerprint_of(const genome::Genome& genome) {
   return hex(hash.value());
 }
 
-// Says of which file, and of which part of it, a refusal is.
-template <typename Call>
-auto of_part(const std::string& part, Call call) -> decltype(call()) {
-  try {
-    return call();
-  } catch (const InvalidArgument& error) {
-    throw InvalidArgument(concat(part, ": ", error.what()));
-  }
-}
-
-}  // namespace
-
 void require_genome(const RunData& data, const std::string& fingerprint, const std::string& fasta) {
   MANTISSA_CHECK(data.fingerprint == fingerprint, InvalidArgument, fasta,
                  ": is not the genome of this run (xxh3 ", data.fingerprint,
@@ -177,7 +177,7 @@ void require_genome(const RunData& data, const std::string& fingerprint, const s
 RunData open_data(const RunConfig& config) {
   RunData result;
   result.genome = std::make_shared<const genome::Genome>(genome::Genome::open(config.data.fasta));
-  result.fingerprint = fingerprint_of(*result.genome);
+  result.fingerprint = genome_fingerprint(*result.genome);
   result.split = of_part(config.data.fasta, [&] {
     return genome::split(*result.genome, {config.data.validation, config.data.test});
   });
@@ -203,6 +203,16 @@ RunData open_data(const RunConfig& config) {
     result.test = dataset("test data (data.test)", result.split.test);
   }
   return result;
+}
+
+std::optional<genome::MarkovChain> best_markov_chain(const RunData& data) {
+  const std::vector<genome::Interval>& held_out =
+      data.split.validation.empty() ? data.split.test : data.split.validation;
+  if (held_out.empty()) {
+    return std::nullopt;
+  }
+  const int order = genome::markov(*data.genome, data.split.train, held_out).best_order();
+  return genome::MarkovChain(*data.genome, data.split.train, order);
 }
 
 double markov_bits_per_base(const RunData& data, const std::vector<genome::Interval>& intervals) {

@@ -11,6 +11,7 @@
 #include "mantissa/data/genome_dataset.h"
 #include "mantissa/data/loader.h"
 #include "mantissa/genome/genome.h"
+#include "mantissa/genome/markov_chain.h"
 #include "mantissa/genome/split.h"
 #include "mantissa/models/transformer.h"
 #include "mantissa/optim/ema.h"
@@ -28,12 +29,15 @@ struct RunData {
   std::shared_ptr<const data::GenomeDataset> train;
   std::shared_ptr<const data::GenomeDataset> validation;
   std::shared_ptr<const data::GenomeDataset> test;
-  std::string fingerprint;  // of the genome: xxh3 of its names, lengths and letters
+  std::string fingerprint;  // genome_fingerprint()
 };
 
 /// Opens the genome and cuts it into windows. Throws what they throw; a refusal begins with the
 /// file and says whether it is of training, validation or test data.
 MANTISSA_API RunData open_data(const RunConfig& config);
+
+/// xxh3 of a genome's names, lengths and letters, whatever the case, as 16 digits.
+MANTISSA_API std::string genome_fingerprint(const genome::Genome& genome);
 
 /// Throws InvalidArgument when `data` is not of the genome with that fingerprint.
 MANTISSA_API void require_genome(const RunData& data, const std::string& fingerprint,
@@ -43,6 +47,10 @@ MANTISSA_API void require_genome(const RunData& data, const std::string& fingerp
 /// beat to have learnt anything. NaN when there are none.
 MANTISSA_API double markov_bits_per_base(const RunData& data,
                                          const std::vector<genome::Interval>& intervals);
+
+/// The Markov chain of the training data, of the order that is best on the validation data, or else
+/// on the test data. Nothing when neither is held out.
+MANTISSA_API std::optional<genome::MarkovChain> best_markov_chain(const RunData& data);
 
 /// From here on tensors get their memory as train.allocator says. Installs the counting allocator
 /// (tensor/memory.h) unless the program has: have no tensors in other threads then.

@@ -1,6 +1,9 @@
 #include "mantissa/train/assembly.h"
 
 #include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <string>
 
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
@@ -8,6 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/message_of.h"
 #include "mantissa/base/process_memory.h"
+#include "mantissa/genome/markov.h"
 #include "mantissa/train/tiny_run_test.h"
 
 namespace mantissa::train {
@@ -120,6 +124,29 @@ TEST_F(AssemblyTest, MarkovBaselineOfLambdaIsThePublishedOne) {
   const RunData data = open_data(run);
   EXPECT_NEAR(markov_bits_per_base(data, data.split.validation), 1.978, 0.0005);
   EXPECT_TRUE(std::isnan(markov_bits_per_base(data, {})));
+}
+
+TEST_F(AssemblyTest, TheBestMarkovChainIsThatOfTheBaseline) {
+  const RunData data = open_data(config());
+  const auto chain = best_markov_chain(data);
+  ASSERT_TRUE(chain);
+  const auto scores = genome::markov(*data.genome, data.split.train, data.split.validation);
+  EXPECT_EQ(chain->order(), scores.best_order());
+  std::string letters(850, '\0');
+  data.genome->fetch(data.split.validation[0],
+                     {reinterpret_cast<uint8_t*>(letters.data()), letters.size()});
+  double bits = 0;
+  for (const double log_p : chain->log_probabilities(letters)) {
+    bits -= log_p / std::numbers::ln2 / 850;
+  }
+  // Means of 850 terms below 4, each of a few roundings.
+  EXPECT_NEAR(bits, markov_bits_per_base(data, data.split.validation), 1e-12);
+}
+
+TEST_F(AssemblyTest, NothingHeldOutHasNoBestMarkovChain) {
+  RunData data = open_data(config());
+  data.split.validation.clear();
+  EXPECT_FALSE(best_markov_chain(data));
 }
 
 }  // namespace
