@@ -22,6 +22,7 @@ inline std::string refuse_empty_folder(const std::string& text) {
 /// a failure before it throws.
 void add_train(CLI::App& app, int& exit_code);
 void add_eval(CLI::App& app, int& exit_code);
+void add_score(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
 void add_policy(CLI::App& app, int& exit_code);
 void add_inspect(CLI::App& app, int& exit_code);

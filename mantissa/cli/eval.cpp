@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
-#include "mantissa/checkpoint/reader.h"
+#include "mantissa/cli/checkpoint_choice.h"
 #include "mantissa/cli/command.h"
 #include "mantissa/cli/prepare.h"
 #include "mantissa/report/text_table.h"
@@ -21,22 +21,6 @@ struct Options {
   std::string checkpoint = "best";
   bool json = false;
 };
-
-checkpoint::Loaded load(const Options& options) {
-  const std::filesystem::path folder = std::filesystem::path(options.folder) / "checkpoints";
-  if (options.checkpoint == "best") {
-    return checkpoint::read_best(folder);
-  }
-  if (options.checkpoint == "latest") {
-    return checkpoint::read_latest(folder);
-  }
-  const std::string& name = options.checkpoint;
-  MANTISSA_CHECK(!name.empty() && name != "." && name != ".." &&
-                     std::filesystem::path(name).filename() == name,
-                 InvalidArgument, "eval: --checkpoint \"", name,
-                 "\" is no name within the run; give best, latest or step-N");
-  return checkpoint::read(folder / name);
-}
 
 struct Row {
   std::string name;
@@ -59,10 +43,7 @@ void run_eval(const Options& options) {
   const train::RunData data = train::open_data(config);
   MANTISSA_CHECK(data.validation != nullptr || data.test != nullptr, InvalidArgument,
                  folder.string(), ": nothing is held out; set data.validation or data.test");
-  const checkpoint::Loaded loaded = load(options);
-  for (const std::string& message : loaded.messages) {
-    std::cerr << "mantissa: warning: " << message << "\n";
-  }
+  const checkpoint::Loaded loaded = read_checkpoint(folder, options.checkpoint, "eval");
   train::require_genome(data, loaded.checkpoint.state.text("genome"), config.data.fasta);
   train::Learner learner(config);
   learner.load_state_dict(loaded.checkpoint.state.under("learner"));

@@ -72,12 +72,12 @@ int run(int argc, char** argv) {
       "gate\n"
       "of compare --require was not met or a plan fits nowhere, 75 interrupted and saved (train: "
       "go on with --resume;\n"
-      "compare: repeat).");
+      "compare, score: repeat).");
   int exit_code = kDone;
   const auto fail = [&](const std::string& message) {
     return report(message, exit_code == kDone ? kFailed : exit_code);
   };
-  for (const auto add : {add_train, add_eval, add_compare, add_why, add_report, add_plan,
+  for (const auto add : {add_train, add_eval, add_score, add_compare, add_why, add_report, add_plan,
                          add_inspect, add_lint, add_policy, add_numerics, add_doctor}) {
     add(app, exit_code);
   }
