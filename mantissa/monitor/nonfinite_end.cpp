@@ -35,7 +35,8 @@ void NonfiniteEnd::visit(const TracedCall& call) {
     gradients_are_finite_ = gradients_are_finite_ && all_finite(tensors_in(call.inputs));
   }
   const bool is_inner = call.outer != nullptr && call.outer->operation;
-  if (is_inner || !call.operation || call.outputs.empty() || returns_view(call)) {
+  const bool hands_on = call.operation && returns_view(call) && !is_cast(call);
+  if (is_inner || !call.operation || call.outputs.empty() || hands_on) {
     return;
   }
   const bool is_real = returns_reals(call);

@@ -23,9 +23,9 @@ std::vector<DeviceTime> example() {
 TEST(DeviceTime, StandsBelowWhatWasMeasuredAndIsSaidToBeArithmetic) {
   const std::string text = device_times_text(two_arms(1).analysed(), example());
   EXPECT_THAT(text, testing::StartsWith(
-                        "a step, at least                  fp32                      bf16\n"
-                        "here, measured                 13.7 ms                   11.0 ms\n"
-                        "Old                            4.00 ms  no rate of bf16 products\n"
+                        "a step, at least                   fp32                      bf16\n"
+                        "here, measured                  13.8 ms                   11.0 ms\n"
+                        "Old                             4.00 ms  no rate of bf16 products\n"
                         "Small             2.00 ms, does not fit                   1.00 ms\n"));
   EXPECT_THAT(text, HasSubstr("arithmetic, not measured"));
 }

@@ -146,6 +146,18 @@ Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
              : self;
 }
 
+// LibTorch's own sizes empty tensors. The same temporaries at the same time.
+Tensor logsumexp(const Tensor& self, at::IntArrayRef dim, bool keepdim) {
+  static const auto operation = c10::Dispatcher::singleton()
+                                    .findSchemaOrThrow("aten::logsumexp", "")
+                                    .typed<Tensor(const Tensor&, at::IntArrayRef, bool)>();
+  if (is_computed(self)) {
+    return operation.redispatch(kCpu, self, dim, keepdim);
+  }
+  const Tensor largest = self.amax(dim, true);
+  return self.sub(largest).sum(dim, keepdim);
+}
+
 // LibTorch's own kernels of attention, and ours: results, and what LibTorch's works in.
 
 using AttentionForward = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&,
@@ -224,6 +236,7 @@ void register_kernels() {
     all->fallback(torch::CppFunction::makeFromBoxedFunction<&skip>());
     auto* const aten = new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
     aten->impl("copy_", TORCH_FN(copy_));
+    aten->impl("logsumexp", TORCH_FN(logsumexp));
     aten->impl("_scaled_dot_product_flash_attention_for_cpu", TORCH_FN(attention));
     aten->impl("_scaled_dot_product_flash_attention_for_cpu_backward",
                TORCH_FN(attention_backward));

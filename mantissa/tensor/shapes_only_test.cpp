@@ -10,6 +10,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/masked_select.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
@@ -66,6 +67,7 @@ TEST_F(ShapesOnlyTest, OperationsAllocateWhatTheyDoWhenTheyCompute) {
   expect_alike("in place, of two formats", [] {
     return at::ones({64, 300}).add_(at::ones({64, 300}, at::kBFloat16));
   });
+  expect_alike("logsumexp", [] { return at::logsumexp(at::ones({64, 300}), {1}, true); });
   expect_alike("casts and copies", [] {
     return at::ones({16, 100}).to(at::kHalf).t().contiguous().to(at::kFloat);
   });

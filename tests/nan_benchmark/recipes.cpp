@@ -67,6 +67,20 @@ RecipeRun run_recipe(const train::RunConfig& config, int64_t memory_bytes) {
   return run;
 }
 
+// Parameters in 16 bits are of the recipe's own precision; in another one they are FP32.
+train::RunConfig config_of(const std::filesystem::path& file, const std::string& fasta,
+                           const std::string& precision) {
+  std::vector<train::Setting> settings = {{"data.fasta", concat('"', fasta, '"')},
+                                          {"data.validation", "[\"NC_001416.1:43653-48502\"]"},
+                                          {"train.batch", "2"}};
+  const std::string own = train::load_run_config(file, settings).precision.param;
+  settings.push_back({"precision.compute", precision});
+  if (own != precision) {
+    settings.push_back({"precision.param", "fp32"});
+  }
+  return train::load_run_config(file, settings);
+}
+
 }  // namespace
 
 std::vector<RecipeRun> run_recipes(const std::string& folder, const std::string& fasta,
@@ -81,11 +95,7 @@ std::vector<RecipeRun> run_recipes(const std::string& folder, const std::string&
   std::vector<RecipeRun> runs;
   for (const std::filesystem::path& file : files) {
     for (const std::string precision : {"fp32", "bf16", "fp16"}) {
-      const train::RunConfig config =
-          train::load_run_config(file, {{"data.fasta", concat('"', fasta, '"')},
-                                        {"data.validation", "[\"NC_001416.1:43653-48502\"]"},
-                                        {"train.batch", "2"},
-                                        {"precision.compute", precision}});
+      const train::RunConfig config = config_of(file, fasta, precision);
       RecipeRun& run = runs.emplace_back(run_recipe(config, memory_bytes));
       run.recipe = file.filename();
       run.precision = precision;
