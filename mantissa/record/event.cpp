@@ -125,7 +125,7 @@ void each_field(Self& self, Visit visit) {
 
 // Keys that earlier records lack, or that stay away where there is nothing to say.
 constexpr std::string_view kLaterKeys[] = {"bytes_per_param", "peak_holders", "allocator",
-                                           "gradients",       "phases"};
+                                           "gradients", "phases"};
 
 template <typename Type>
 bool is_later(std::string_view key) {

@@ -142,8 +142,7 @@ TEST(Event, AStepOfAnEarlierMantissaHasNoPhases) {
   const std::string line = to_json(Entry{0, Step{}});
   EXPECT_EQ(line.find("phases"), std::string::npos) << line;
   EXPECT_TRUE(std::get<Step>(from_json(line).event).phases.empty());
-  EXPECT_TRUE(
-      std::get<TimeSplit>(from_json(to_json(Entry{0, TimeSplit{}})).event).phases.empty());
+  EXPECT_TRUE(std::get<TimeSplit>(from_json(to_json(Entry{0, TimeSplit{}})).event).phases.empty());
 }
 
 TEST(Event, AnEvaluationOfAnEarlierMantissaHasNoDuration) {

@@ -179,6 +179,18 @@ std::vector<OperationGain> operation_gains(const TimeSplit& fp32, const TimeSpli
   return gains;
 }
 
+double product_gain(const std::vector<OperationGain>& gains) {
+  double fp32_s = 0;
+  double narrow_s = 0;
+  for (const OperationGain& gain : gains) {
+    if (gain.fp32.kind == "product" && gain.narrow.calls > 0) {
+      fp32_s += gain.fp32.time_s;
+      narrow_s += gain.narrow.time_s;
+    }
+  }
+  return narrow_s > 0 ? fp32_s / narrow_s : kNotKnown;
+}
+
 double predicted_gain(const TimeSplit& fp32, const std::vector<OperationGain>& gains) {
   double saved_s = 0;
   for (const OperationGain& gain : gains) {

@@ -43,6 +43,7 @@ struct SpeedFacts {
   double memory_bound = kNotKnown;   // of `products` in 16 bits: their bytes take longer than their
                                      // arithmetic
   std::vector<ReasonShare> reasons;  // those with the largest share first
+  double product_gain = kNotKnown;   // products alone: times as fast as in FP32, measured
   double predicted = kNotKnown;      // times as fast as FP32, casts left aside
   std::optional<Estimate> measured;  // likewise, casts and all
 };
@@ -71,6 +72,9 @@ struct OperationGain {
 MANTISSA_API std::vector<OperationGain> operation_gains(const record::TimeSplit& fp32,
                                                         const record::TimeSplit& narrow,
                                                         const Rates& rates);
+
+/// Of all products that both runs have; not known without any.
+MANTISSA_API double product_gain(const std::vector<OperationGain>& gains);
 
 /// Of the whole step: what is in no operation, waits included, stays as it is.
 MANTISSA_API double predicted_gain(const record::TimeSplit& fp32,

@@ -146,6 +146,15 @@ TEST(OperationGains, AnOperationOfTheFp32RunAloneHasNoMeasuredGain) {
   EXPECT_EQ(gain_of(gains, "backward", "aten::mm").narrow.calls, 0);
 }
 
+TEST(OperationGains, ThatOfTheProductsIsOfTheirTimesTogether) {
+  record::TimeSplit narrow = narrow_split();
+  narrow.operations[0].time_s = 1.875;  // and 0.125 s, where FP32 takes 0.75 s and 0.25 s
+  EXPECT_EQ(product_gain(operation_gains(fp32_split(), narrow, {})), 0.5);
+  narrow.operations.erase(narrow.operations.begin());
+  EXPECT_EQ(product_gain(operation_gains(fp32_split(), narrow, {})), 2) << "both runs have";
+  EXPECT_TRUE(std::isnan(product_gain({})));
+}
+
 // Products take 1 s of 1.4375 s and are to be four times as fast; the bytes of the rest, which is
 // in FP32 in both, are the same.
 TEST(OperationGains, ThatOfTheStepKeepsWhatIsNoOperation) {
@@ -160,8 +169,10 @@ TEST(OperationGains, ThatOfTheStepKeepsWhatIsNoOperation) {
 TEST(SpeedJson, SaysWhatIsNotKnownByNull) {
   const std::string json = to_json(speed_facts({narrow_split()}, "bf16").value());
   EXPECT_NE(json.find(R"("products":0.5,"in_16_bits":0.5)"), std::string::npos) << json;
-  EXPECT_NE(json.find(R"("memory_bound":null,"predicted_gain":null,"measured_gain":null)"),
-            std::string::npos)
+  EXPECT_NE(
+      json.find(
+          R"("memory_bound":null,"product_gain":null,"predicted_gain":null,"measured_gain":null)"),
+      std::string::npos)
       << json;
   EXPECT_NE(json.find(R"({"verdict":"unclear")"), std::string::npos) << json;
 }

@@ -33,6 +33,7 @@ std::string to_json(const SpeedFacts& facts) {
                        {"unsupported", number(facts.unsupported)},
                        {"small_calls", number(facts.overhead)},
                        {"memory_bound", number(facts.memory_bound)},
+                       {"product_gain", number(facts.product_gain)},
                        {"predicted_gain", number(facts.predicted)}};
   json["measured_gain"] = facts.measured ? ordered_json{{"value", number(facts.measured->value)},
                                                         {"low", number(facts.measured->low)},

@@ -14,6 +14,8 @@ constexpr double kData = 1.0 / 4;
 constexpr double kCasts = 1.0 / 6;
 constexpr double kOverhead = 1.0 / 3;
 constexpr double kUnsupported = 1.0 / 4;
+constexpr double kProducts = 1.0 / 4;
+constexpr double kSlower = 0.9;  // beyond what two measurements differ by
 constexpr double kMost = 1.0 / 2;
 
 std::string percent(double share) { return decimal_text(100 * share, 0) + " %"; }
@@ -83,6 +85,15 @@ SpeedAnswer no_units(const SpeedFacts& facts) {
                  "doctor)")};
 }
 
+SpeedAnswer slow_kernels(const SpeedFacts& facts) {
+  return {
+      SpeedVerdict::slow_kernels,
+      concat(percent(facts.products), " of a step is products, and in ", facts.precision,
+             " they are ", times(facts.product_gain), ": the kernels are slow for these shapes"),
+      "give products more rows, by a larger microbatch or longer sequences; the rows of the "
+      "table with a measured gain below 1 are the ones to keep in fp32"};
+}
+
 SpeedAnswer unsupported(const SpeedFacts& facts) {
   const ReasonShare* reason = unsupported_reason(facts);
   return {
@@ -149,6 +160,8 @@ std::string_view to_string(SpeedVerdict verdict) {
       return "too small";
     case SpeedVerdict::no_units:
       return "hardware without 16-bit units";
+    case SpeedVerdict::slow_kernels:
+      return "slow kernels";
     case SpeedVerdict::unsupported:
       return "unsupported operators";
     case SpeedVerdict::memory_bound:
@@ -176,6 +189,9 @@ SpeedAnswer judge_speed(const SpeedFacts& facts) {
   }
   if (facts.in_16_bits > 0 && facts.widened >= kMost * facts.in_16_bits) {
     return no_units(facts);
+  }
+  if (facts.products >= kProducts && facts.product_gain < kSlower) {
+    return slow_kernels(facts);
   }
   if (facts.unsupported >= kUnsupported) {
     return unsupported(facts);

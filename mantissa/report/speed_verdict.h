@@ -16,6 +16,7 @@ enum class SpeedVerdict : uint8_t {
   cast_bound,    // a sixth of the step is casts
   too_small,     // a third of the step is calls so small that the call counts
   no_units,      // most of the products in 16 bits are widened, for want of 16-bit units
+  slow_kernels,  // a quarter of the step is products, which take longer than in FP32
   unsupported,   // a quarter of the step is kept from 16-bit units by policy, kernel, shape
   memory_bound,  // most of the products in 16 bits wait for memory
   few_products,  // less than half of the step is products: 16 bits can do no more

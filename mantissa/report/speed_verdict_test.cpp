@@ -86,6 +86,20 @@ TEST(SpeedVerdict, ProductsThatAreWidenedMeanNoUnits) {
   EXPECT_EQ(verdict_of(facts), SpeedVerdict::unclear) << "half of nothing";
 }
 
+TEST(SpeedVerdict, ProductsThatTakeLongerIn16BitsHaveSlowKernels) {
+  SpeedFacts facts = plain();
+  facts.product_gain = 0.35;
+  EXPECT_EQ(verdict_of(facts), SpeedVerdict::slow_kernels);
+  EXPECT_EQ(judge_speed(facts).why,
+            "60 % of a step is products, and in bf16 they are 0.35 times as fast as fp32: the "
+            "kernels are slow for these shapes");
+  facts.product_gain = 0.95;
+  EXPECT_EQ(verdict_of(facts), SpeedVerdict::unclear) << "measurements differ by as much";
+  facts.product_gain = 0.35;
+  facts.products = facts.in_16_bits = 0.2;
+  EXPECT_EQ(verdict_of(facts), SpeedVerdict::few_products) << "that is not what takes the time";
+}
+
 TEST(SpeedVerdict, WorkThatIsKeptFromUnitsIsUnsupported) {
   SpeedFacts facts = plain();
   facts.unsupported = 0.26;
@@ -137,6 +151,10 @@ TEST(SpeedVerdict, TheFirstThatHoldsDecides) {
   facts.overhead = 0;
   EXPECT_EQ(verdict_of(facts), SpeedVerdict::no_units);
   facts.widened = 0;
+  facts.products = 0.5;
+  facts.product_gain = 0.5;
+  EXPECT_EQ(verdict_of(facts), SpeedVerdict::slow_kernels);
+  facts.products = 0.1;
   EXPECT_EQ(verdict_of(facts), SpeedVerdict::unsupported);
   facts.unsupported = 0;
   EXPECT_EQ(verdict_of(facts), SpeedVerdict::memory_bound);
