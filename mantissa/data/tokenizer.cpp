@@ -1,7 +1,9 @@
 #include "mantissa/data/tokenizer.h"
 
 #include <array>
+#include <numeric>
 #include <string_view>
+#include <utility>
 
 #include "mantissa/base/error.h"
 #include "mantissa/genome/alphabet.h"
@@ -37,6 +39,14 @@ void encode(std::span<const uint8_t> letters, std::span<int64_t> tokens) {
   for (size_t i = 0; i < letters.size(); ++i) {
     tokens[i] = kTokens[letters[i]];
   }
+}
+
+std::vector<int64_t> complements() {
+  std::vector<int64_t> result(static_cast<size_t>(kPaddedVocabulary));
+  std::iota(result.begin(), result.end(), int64_t{0});
+  std::swap(result[kA], result[kT]);
+  std::swap(result[kC], result[kG]);
+  return result;
 }
 
 std::string token_text(int64_t token) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "mantissa/base/api.h"
 
@@ -41,6 +42,10 @@ MANTISSA_API int64_t token_of(uint8_t letter);
 
 /// Writes the tokens of `letters` to `tokens`, of the same size.
 MANTISSA_API void encode(std::span<const uint8_t> letters, std::span<int64_t> tokens);
+
+/// Of each of the kPaddedVocabulary tokens the one of the complementary base; of what is no base
+/// itself.
+MANTISSA_API std::vector<int64_t> complements();
 
 /// The text of a token: a letter, or a name such as `[MASK]`. Throws InvalidArgument when it is
 /// not below kVocabulary.

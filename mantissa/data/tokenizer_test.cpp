@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/genome/alphabet.h"
 
 namespace mantissa::data {
 namespace {
@@ -47,6 +48,19 @@ TEST(Tokenizer, EncodesAndRefusesTheWrongRoom) {
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(error.what(),
                  "encode: 5 letters, room for 4 tokens; give as much as there are letters");
+  }
+}
+
+TEST(Tokenizer, ComplementsAreThoseOfTheLetters) {
+  const std::vector<int64_t> complement = complements();
+  ASSERT_EQ(complement.size(), kPaddedVocabulary);
+  for (const char letter : std::string_view("ACGTN")) {
+    const auto byte = static_cast<uint8_t>(letter);
+    EXPECT_EQ(complement[static_cast<size_t>(token_of(byte))], token_of(genome::complement(byte)))
+        << letter;
+  }
+  for (const int64_t token : {kCls, kMask, kPad, kUnk, kN}) {
+    EXPECT_EQ(complement[static_cast<size_t>(token)], token);
   }
 }
 

@@ -80,7 +80,7 @@ TEST(Transformer, CausalLogitsDoNotSeeLaterTokens) {
 
 TEST(Transformer, BidirectionalLogitsSeeAllTokens) {
   TransformerOptions options = kTiny;
-  options.attention = Attention::bidirectional;
+  options.direction = Direction::bidirectional;
   const Transformer model(options, 1);
   const at::Tensor tokens = random_tokens(1, 6, 2);
   const at::Tensor changed = tokens.clone();

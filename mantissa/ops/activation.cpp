@@ -208,8 +208,9 @@ struct ActivationLinear : torch::autograd::Function<ActivationLinear<Activation>
     variable_list results = Activation::gradients(kept, grad_activation, activation);
     results.resize(2);
     results.push_back(at::mm(grad_out.t(), activation.view({-1, weight.size(1)})));
+    const at::ScalarType wide = weight.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     results.push_back(context->saved_data["bias"].toBool()
-                          ? grad_out.sum(0, false, at::kFloat).to(weight.scalar_type())
+                          ? grad_out.sum(0, false, wide).to(weight.scalar_type())
                           : Tensor());
     results.emplace_back();
     return results;

@@ -177,6 +177,19 @@ TEST_P(Activation, LinearAndItsGradientsAreThoseOfTheComposition) {
         {x, up, weight, bias});
 }
 
+// Sums of 15 numbers of about one, in FP64 throughout: FP32 would show at 2^-24.
+TEST(ActivationInFp64, GradientsOfBiasesAreNotRoundedToFp32) {
+  const Tensor x = at::randn({15, 6}, at::kDouble);
+  const Tensor weight = at::randn({4, 6}, at::kDouble);
+  const Tensor g = at::randn({15, 4}, at::kDouble);
+  for (const bool gated : {false, true}) {
+    const Tensor bias = leaf(at::randn({4}, at::kDouble));
+    const Tensor out = gated ? swiglu_linear(x, x, weight, bias) : gelu_linear(x, weight, bias);
+    const Tensor gradient = torch::autograd::grad({out}, {bias}, {g})[0];
+    EXPECT_LE(gradient.sub(g.sum(0)).abs().max().item<double>(), 0x1p-45);
+  }
+}
+
 TEST_P(Activation, DoesNotDependOnTheNumberOfThreadsNorOnStrides) {
   const Tensor x = inputs({200, 130});
   const Tensor g = inputs({200, 130});

@@ -1,7 +1,9 @@
 #include "mantissa/ops/long_convolution.h"
 
 #include <algorithm>
+#include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
@@ -17,6 +19,7 @@
 #include "mantissa/ops/cpu/right_angle_kernel.h"
 #include "mantissa/ops/parallel.h"
 #include "mantissa/tensor/dtype.h"
+#include "mantissa/tensor/shapes_only.h"
 
 // Shapes: B rows of the batch, C channels, L numbers a row.
 namespace mantissa::ops {
@@ -164,6 +167,13 @@ class Filters {
 
 template <typename Call>
 void for_channels(int64_t channels, const RightAnglePlan& plan, Pass pass, const Call& call) {
+  std::vector<Buffers> counted;  // with shapes only, where no thread makes its own
+  if (tensor::is_shapes_only()) {
+    const int64_t threads = std::min<int64_t>(channels, at::get_num_threads());
+    for (int64_t thread = 0; thread < threads; ++thread) {
+      counted.emplace_back(plan.size(), pass);
+    }
+  }
   parallel_for(0, channels, 1, [&](int64_t begin, int64_t end) {
     const Buffers buffers(plan.size(), pass);
     for (int64_t c = begin; c < end; ++c) {

@@ -11,6 +11,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
@@ -229,6 +230,76 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward(
   return gradients;
 }
 
+// LibTorch's FP32 convolutions lay dense numbers out anew, in blocks of channels, and back; how
+// large a block is depends on the processor, and its padding is left out here. Our kernels, of 16
+// bits, read what is there and take a bias in FP32.
+
+// A factor or a result as the kernel has it; undefined where that is the tensor itself.
+Tensor in_blocks(const Tensor& options, at::IntArrayRef sizes) {
+  return is_16bit(options.scalar_type()) ? Tensor() : at::empty(sizes, options.options());
+}
+
+Tensor dense_factor(const Tensor& factor) {
+  return is_16bit(factor.scalar_type()) ? factor : factor.contiguous();
+}
+
+double products_of(const Tensor& out, const Tensor& weight) {
+  return 2 * static_cast<double>(out.numel()) *
+         static_cast<double>(weight.numel() / weight.size(0));
+}
+
+Tensor convolution(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
+                   at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
+                   bool transposed, at::IntArrayRef /*output_padding*/, int64_t /*groups*/) {
+  MANTISSA_CHECK(!transposed, Unsupported,
+                 "shapes only: the shapes of a transposed convolution are known to its kernel "
+                 "alone; measure a step that computes");
+  std::vector<int64_t> sizes = {input.size(0), weight.size(0)};
+  for (int64_t axis = 2; axis < input.dim(); ++axis) {
+    const auto of = [&](at::IntArrayRef list) {
+      return list[std::min(static_cast<size_t>(axis - 2), list.size() - 1)];
+    };
+    const int64_t reach = of(dilation) * (weight.size(axis) - 1) + 1;
+    sizes.push_back((input.size(axis) + 2 * of(padding) - reach) / of(stride) + 1);
+  }
+  const Tensor dense = dense_factor(input);
+  const Tensor wide_bias =
+      bias && bias->defined() && is_16bit(bias->scalar_type()) ? bias->to(at::kFloat) : Tensor();
+  const Tensor result = in_blocks(input, sizes);
+  { const Tensor factor = in_blocks(input, input.sizes()); }
+  Tensor out = at::empty(sizes, input.options());
+  note_flops(format_of(input.scalar_type()), products_of(out, weight));
+  return out;
+}
+
+std::tuple<Tensor, Tensor, Tensor> convolution_backward(
+    const Tensor& grad_out, const Tensor& input, const Tensor& weight,
+    at::OptionalIntArrayRef /*bias*/, at::IntArrayRef /*stride*/, at::IntArrayRef /*padding*/,
+    at::IntArrayRef /*dilation*/, bool /*transposed*/, at::IntArrayRef /*output_padding*/,
+    int64_t /*groups*/, std::array<bool, 3> wanted) {
+  const Tensor dense_grad = dense_factor(grad_out);
+  const Tensor dense = dense_factor(input);
+  std::tuple<Tensor, Tensor, Tensor> gradients;
+  if (wanted[0]) {
+    const Tensor result = in_blocks(input, input.sizes());
+    { const Tensor factor = in_blocks(input, grad_out.sizes()); }
+    std::get<0>(gradients) = at::empty(input.sizes(), input.options());
+    note_flops(format_of(input.scalar_type()), products_of(grad_out, weight));
+  }
+  if (wanted[1]) {
+    const Tensor factor = in_blocks(input, input.sizes());
+    const Tensor other = in_blocks(input, grad_out.sizes());
+    std::get<1>(gradients) = at::empty(weight.sizes(), input.options());
+    note_flops(format_of(input.scalar_type()), products_of(grad_out, weight));
+  }
+  if (wanted[2]) {
+    std::get<2>(gradients) = at::empty({weight.size(0)}, input.options());
+  }
+  return gradients;
+}
+
+Tensor flip(const Tensor& self, at::IntArrayRef /*dims*/) { return at::empty_like(self); }
+
 void register_kernels() {
   static const bool done = [] {
     // Never destroyed: deregistration at exit would meet other threads.
@@ -240,6 +311,9 @@ void register_kernels() {
     aten->impl("_scaled_dot_product_flash_attention_for_cpu", TORCH_FN(attention));
     aten->impl("_scaled_dot_product_flash_attention_for_cpu_backward",
                TORCH_FN(attention_backward));
+    aten->impl("flip", TORCH_FN(flip));
+    aten->impl("convolution", TORCH_FN(convolution));
+    aten->impl("convolution_backward", TORCH_FN(convolution_backward));
     return true;
   }();
   (void)done;

@@ -7,7 +7,9 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/conv1d.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/flip.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/logsumexp.h>
@@ -105,6 +107,40 @@ TEST_F(ShapesOnlyTest, AttentionOfLibTorchAllocatesWhatItDoesWhenItComputes) {
       return q.grad();
     });
   }
+}
+
+// Channels that fill the blocks of every processor; LibTorch's own kernel keeps a few numbers more.
+TEST_F(ShapesOnlyTest, ConvolutionsOfLibTorchAllocateWhatTheyDoWhenTheyCompute) {
+  const auto expect_near = [](const char* what, const std::function<at::Tensor()>& work) {
+    (void)measure(work);  // what operations make at their first call
+    const Taken computed = measure(work);
+    const ShapesOnly shapes_only;
+    const Taken skipped = measure(work);
+    EXPECT_NEAR(static_cast<double>(skipped.peak) / static_cast<double>(computed.peak), 1, 0.02)
+        << what << ": " << skipped.peak << " of " << computed.peak;
+    EXPECT_EQ(skipped.kept, computed.kept) << what;
+  };
+  for (const bool is_transposed : {false, true}) {
+    expect_near(is_transposed ? "depthwise, transposed" : "depthwise", [is_transposed] {
+      const at::Tensor weight = parameter({48, 1, 3});
+      const at::Tensor bias = parameter({48});
+      const at::Tensor x = is_transposed ? parameter({2, 500, 48}) : parameter({2, 48, 500});
+      const at::Tensor rows = is_transposed ? x.transpose(1, 2) : x;
+      at::conv1d(rows, weight, bias, 1, 2, 1, 48).narrow(2, 0, 500).sum().backward();
+      return x.grad();
+    });
+  }
+  expect_near("strided", [] {
+    const at::Tensor weight = parameter({32, 16, 5});
+    const at::Tensor x = parameter({2, 16, 500});
+    at::conv1d(x, weight, {}, 2, 3).sum().backward();
+    return x.grad();
+  });
+  expect_near("flip", [] {
+    const at::Tensor x = parameter({2, 16, 500});
+    at::flip(x.transpose(1, 2), {1}).sum().backward();
+    return x.grad();
+  });
 }
 
 TEST_F(ShapesOnlyTest, NothingIsComputedButIntegersAndSingleNumbers) {

@@ -17,6 +17,7 @@
 #include "mantissa/genome/markov.h"
 #include "mantissa/tensor/dtype.h"
 #include "mantissa/tensor/memory.h"
+#include "mantissa/train/make_model.h"
 
 namespace mantissa::train {
 namespace {
@@ -25,23 +26,7 @@ using numerics::Format;
 using tensor::memory::Category;
 using tensor::memory::CategoryScope;
 
-models::Transformer make_model(const RunConfig& config) {
-  const CategoryScope weights(Category::weights);
-  models::TransformerOptions options;
-  options.vocabulary = data::kPaddedVocabulary;
-  options.layers = config.model.layers;
-  options.width = config.model.width;
-  options.heads = config.model.heads;
-  options.mlp_ratio = config.model.mlp_ratio;
-  options.rope_base = config.model.rope_base;
-  options.dropout = config.model.dropout;
-  options.recompute = models::parse_recompute(config.train.recompute);
-  options.attention = config.data.objective == "causal" ? models::Attention::causal
-                                                        : models::Attention::bidirectional;
-  return {options, static_cast<uint64_t>(config.train.seed)};
-}
-
-void require_scopes(const amp::Policy& policy, const models::Transformer& model) {
+void require_scopes(const amp::Policy& policy, const models::LanguageModel& model) {
   const std::map<std::string, Format> of_base = amp::find_policy(policy.base).scopes;
   const std::vector<std::string> scopes = model.scopes();
   const auto require = [&](const std::string& glob) {
@@ -59,7 +44,7 @@ void require_scopes(const amp::Policy& policy, const models::Transformer& model)
   }
 }
 
-amp::ParameterFormats make_formats(const amp::Policy& policy, const models::Transformer& model) {
+amp::ParameterFormats make_formats(const amp::Policy& policy, const models::LanguageModel& model) {
   require_scopes(policy, model);
   const CategoryScope weights(Category::weights);
   amp::ParameterFormats formats(policy, model.parameters());
@@ -68,7 +53,7 @@ amp::ParameterFormats make_formats(const amp::Policy& policy, const models::Tran
   return formats;
 }
 
-optim::Optimizer make_optimizer(const RunConfig& config, const models::Transformer& model) {
+optim::Optimizer make_optimizer(const RunConfig& config, const models::LanguageModel& model) {
   const CategoryScope state(Category::optimizer);
   optim::OptimizerOptions options;
   options.kind = optim::parse_kind(config.optim.kind);
@@ -82,6 +67,9 @@ optim::Optimizer make_optimizer(const RunConfig& config, const models::Transform
     options.eps = config.optim.eps;
   } else {
     options.momentum = config.optim.momentum;
+  }
+  if (config.model.kind == "hyena") {
+    options.no_decay.emplace_back("*.filter.*");  // as HyenaDNA: decay would smooth the filters
   }
   return optim::Optimizer(model.parameters(), options);
 }
@@ -247,13 +235,13 @@ Learner::Learner(const RunConfig& config)
       loss_weight_(config.train.loss_weight),
       schedule_(make_schedule(config)),
       model_(make_model(config)),
-      formats_(make_formats(policy_, model_)),
-      optimizer_(make_optimizer(config, model_)),
+      formats_(make_formats(policy_, *model_)),
+      optimizer_(make_optimizer(config, *model_)),
       ema_(make_ema(config, optimizer_)),
       scaler_(make_scaler(config)) {}
 
 StepParts Learner::parts() {
-  StepParts parts = {model_,  optimizer_,     scaler_,
+  StepParts parts = {*model_, optimizer_,     scaler_,
                      policy_, formats_,       compute_,
                      clip_,   explain_skips_, ema_ ? &*ema_ : nullptr};
   parts.loss_weight = loss_weight_;
@@ -264,7 +252,7 @@ double Learner::lr() const { return optim::lr_at(schedule_, optimizer_.steps());
 
 int64_t Learner::num_parameters() const {
   int64_t count = 0;
-  for (const tensor::Parameter& parameter : model_.parameters()) {
+  for (const tensor::Parameter& parameter : model_->parameters()) {
     count += parameter.value.numel();
   }
   return count;
@@ -272,7 +260,7 @@ int64_t Learner::num_parameters() const {
 
 tensor::StateDict Learner::state_dict() const {
   tensor::StateDict state;
-  for (const tensor::Parameter& parameter : model_.parameters()) {
+  for (const tensor::Parameter& parameter : model_->parameters()) {
     state.set("model." + parameter.name, parameter.value);
   }
   state.set("vocabulary", data::vocabulary_id());
@@ -290,12 +278,12 @@ void Learner::load_state_dict(const tensor::StateDict& state) {
                  vocabulary, ", this program's is ", data::vocabulary_id(),
                  "; use the version of mantissa that wrote it");
   const tensor::StateDict model = state.under("model");
-  for (const tensor::Parameter& parameter : model_.parameters()) {
+  for (const tensor::Parameter& parameter : model_->parameters()) {
     model.copy_to(parameter.name, parameter.value);
   }
-  MANTISSA_CHECK(model.tensors().size() == model_.parameters().size(), Corruption,
+  MANTISSA_CHECK(model.tensors().size() == model_->parameters().size(), Corruption,
                  "checkpoint: it has ", model.tensors().size(), " parameters, the model has ",
-                 model_.parameters().size(), "; resume with the run file that was saved");
+                 model_->parameters().size(), "; resume with the run file that was saved");
   optimizer_.load_state_dict(state.under("optimizer"));
   if (ema_) {
     ema_->load_state_dict(state.under("ema"));

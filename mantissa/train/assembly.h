@@ -13,7 +13,7 @@
 #include "mantissa/genome/genome.h"
 #include "mantissa/genome/markov_chain.h"
 #include "mantissa/genome/split.h"
-#include "mantissa/models/transformer.h"
+#include "mantissa/models/language_model.h"
 #include "mantissa/optim/ema.h"
 #include "mantissa/optim/optimizer.h"
 #include "mantissa/optim/schedule.h"
@@ -75,7 +75,7 @@ class MANTISSA_API Learner {
   StepParts parts();
   double lr() const;  // of the next step
 
-  const models::Transformer& model() const { return model_; }
+  const models::LanguageModel& model() const { return *model_; }
   const optim::Optimizer& optimizer() const { return optimizer_; }
   const std::optional<optim::Ema>& ema() const { return ema_; }
   const amp::LossScaler& scaler() const { return scaler_; }
@@ -91,7 +91,7 @@ class MANTISSA_API Learner {
   bool explain_skips_;
   double loss_weight_;
   optim::Schedule schedule_;
-  models::Transformer model_;
+  std::unique_ptr<const models::LanguageModel> model_;
   amp::ParameterFormats formats_;
   optim::Optimizer optimizer_;
   std::optional<optim::Ema> ema_;  // when optim.ema is not 0

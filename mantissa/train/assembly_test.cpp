@@ -30,7 +30,7 @@ TEST_F(AssemblyTest, LearnerTakesItsSettingsFromTheConfiguration) {
   EXPECT_EQ(learner.optimizer().options().momentum, 0.8);
   EXPECT_EQ(learner.scaler().value().item<float>(), 1024);
   EXPECT_EQ(learner.model().parameters()[0].value.scalar_type(), at::kHalf);
-  EXPECT_EQ(learner.model().options().width, 16);
+  EXPECT_EQ(learner.model().parameters()[0].value.size(1), 16);
   // Warm-up of two steps: the first is half way.
   EXPECT_GT(learner.lr(), 0);
   EXPECT_LT(learner.lr(), 1e-2);

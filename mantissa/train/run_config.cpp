@@ -22,6 +22,7 @@
 #include "mantissa/base/toml_advice.h"
 #include "mantissa/numerics/format.h"
 #include "mantissa/tensor/dtype.h"
+#include "mantissa/train/make_model.h"
 #include "mantissa/train/run_config_keys.h"
 
 namespace mantissa::train {
@@ -249,10 +250,21 @@ void check_together(const Draft& draft, const std::string& file) {
                  where({"train.microbatch", "train.batch"}), ": train.batch ", c.train.batch,
                  " is not a multiple of train.microbatch ", c.microbatch(),
                  "; choose one that divides it");
-  MANTISSA_CHECK(c.model.width % (2 * c.model.heads) == 0, InvalidArgument,
+  const bool is_transformer = c.model.kind == "transformer";
+  MANTISSA_CHECK(!is_transformer || c.model.width % (2 * c.model.heads) == 0, InvalidArgument,
                  where({"model.width", "model.heads"}), ": model.width ", c.model.width,
                  " with model.heads ", c.model.heads,
                  "; the width must be a multiple of twice the heads");
+  const int64_t positions = is_transformer ? c.data.context : model_positions(c);
+  MANTISSA_CHECK(c.data.context <= positions, InvalidArgument,
+                 where({"data.context", "model.positions", "model.size"}), ": data.context ",
+                 c.data.context, " is above the ", positions,
+                 " positions of the model's filters; choose a shorter context or more positions");
+  MANTISSA_CHECK(
+      c.model.reverse_complement == "none" || c.data.objective == "masked", InvalidArgument,
+      where({"model.reverse_complement", "data.objective"}), ": model.reverse_complement is \"",
+      c.model.reverse_complement, "\" with data.objective ", c.data.objective,
+      ": the other strand would show what is to be predicted; use data.objective masked");
   MANTISSA_CHECK(c.optim.schedule != "cosine" || c.optim.warmup < c.train.steps, InvalidArgument,
                  where({"optim.warmup", "train.steps"}), ": optim.warmup ", c.optim.warmup,
                  " is not below train.steps ", c.train.steps, "; shorten the warm-up");

@@ -24,12 +24,25 @@ struct DataConfig {
 
 struct ModelConfig {
   std::string kind = "transformer";
+  std::string size = "custom";
   int64_t layers = 4;
   int64_t width = 128;
   int64_t heads = 4;
   int64_t mlp_ratio = 4;
   double rope_base = 1e4;
+  int64_t order = 2;
+  int64_t positions = 0;
+  int64_t short_taps = 3;
+  int64_t filter_width = 64;
+  int64_t filter_layers = 2;
+  int64_t filter_bands = 2;
+  double filter_frequency = 10;
+  double slow_decay = 1.5;
+  double fast_decay = 0.3;
+  double decay_target = 1e-2;
+  double decay_shift = 0;
   double dropout = 0;
+  std::string reverse_complement = "none";
 };
 
 /// train.microbatch = "auto": decided when the run begins (microbatch.h).

@@ -1,5 +1,7 @@
 #include "mantissa/train/run_config_keys.h"
 
+#include "mantissa/models/hyena.h"
+
 namespace mantissa::train {
 namespace {
 
@@ -15,16 +17,29 @@ bool has_warmup(const RunConfig& c) { return c.optim.schedule != "constant"; }
 bool is_auto(const RunConfig& c) { return c.train.microbatch == kAutoMicrobatch; }
 bool is_scaled(const RunConfig& c) { return c.scale_kind() != "none"; }
 bool is_dynamic(const RunConfig& c) { return c.scale_kind() == "dynamic"; }
+bool is_transformer(const RunConfig& c) { return c.model.kind == "transformer"; }
+bool is_hyena(const RunConfig& c) { return c.model.kind == "hyena"; }
+bool has_own_size(const RunConfig& c) { return !is_hyena(c) || c.model.size == "custom"; }
+bool is_hyena_of_own_size(const RunConfig& c) { return is_hyena(c) && has_own_size(c); }
 bool has_events(const RunConfig& c) {
   return !c.data.validation.empty() || c.train.checkpoint_every == 0;
 }
 bool has_validation(const RunConfig& c) { return !c.data.validation.empty(); }
 
+constexpr const char* kWithTransformer = "model.kind is \"transformer\"";
+constexpr const char* kWithHyena = "model.kind is \"hyena\"";
+constexpr const char* kWithOwnSize = "model.size is \"custom\"";
 constexpr const char* kWithAdam = "optim.kind is \"adamw\" or \"adam\"";
 constexpr const char* kWithSgd = "optim.kind is \"sgd\"";
 constexpr const char* kWithDynamic = "scale.kind is \"dynamic\" (\"auto\" is with fp16)";
 constexpr const char* kWithScale = "scale.kind is not \"none\" (\"auto\" is with fp32, tf32, bf16)";
 constexpr const char* kWithValidation = "data.validation names something";
+
+std::vector<std::string> model_sizes() {
+  std::vector<std::string> sizes = models::hyena_sizes();
+  sizes.insert(sizes.begin(), "custom");
+  return sizes;
+}
 
 #define FIELD(section, key) [](RunConfig& c) -> Field { return &c.section.key; }
 
@@ -51,28 +66,143 @@ std::vector<Key> make_keys() {
       {"data.threads", "loader threads", FIELD(data, threads), {}, 1, 256},
       {"data.prefetch", "batches that the loader keeps ahead", FIELD(data, prefetch), {}, 1, 4096},
 
-      {"model.kind", "architecture", FIELD(model, kind), {"transformer"}},
-      {"model.layers", "blocks", FIELD(model, layers), {}, 1, 4096},
+      {"model.kind",
+       "architecture: attention, or the long convolutions of Hyena",
+       FIELD(model, kind),
+       {"transformer", "hyena"}},
+      {"model.size", "layers, width and positions of a model that HyenaDNA has published",
+       FIELD(model, size), model_sizes(), -kUnbounded, kUnbounded, is_hyena, kWithHyena},
+      {"model.layers", "blocks", FIELD(model, layers), {}, 1, 4096, has_own_size, kWithOwnSize},
       {"model.width",
-       "channels of the residual stream; a multiple of 2 * model.heads",
+       "channels of the residual stream; of a transformer a multiple of 2 * model.heads",
        FIELD(model, width),
        {},
-       2,
-       1 << 20},
-      {"model.heads", "attention heads", FIELD(model, heads), {}, 1, 4096},
+       1,
+       1 << 20,
+       has_own_size,
+       kWithOwnSize},
+      {"model.heads",
+       "attention heads",
+       FIELD(model, heads),
+       {},
+       1,
+       4096,
+       is_transformer,
+       kWithTransformer},
       {"model.mlp_ratio",
        "hidden width of the MLP over model.width",
        FIELD(model, mlp_ratio),
        {},
        1,
        64},
-      {"model.rope_base", "base of the rotary frequencies", FIELD(model, rope_base), {}, kAboveOne},
+      {"model.rope_base",
+       "base of the rotary frequencies",
+       FIELD(model, rope_base),
+       {},
+       kAboveOne,
+       kUnbounded,
+       is_transformer,
+       kWithTransformer},
+      {"model.order",
+       "gates of the Hyena operator; it has long convolutions one fewer",
+       FIELD(model, order),
+       {},
+       2,
+       16,
+       is_hyena,
+       kWithHyena},
+      {"model.positions",
+       "taps that the long filters are made for, at least data.context; 0: data.context",
+       FIELD(model, positions),
+       {},
+       0,
+       1 << 24,
+       is_hyena_of_own_size,
+       "model.kind is \"hyena\" and model.size is \"custom\""},
+      {"model.short_taps",
+       "taps of the short convolutions before them",
+       FIELD(model, short_taps),
+       {},
+       1,
+       1024,
+       is_hyena,
+       kWithHyena},
+      {"model.filter_width",
+       "hidden width of the network that makes the long filters",
+       FIELD(model, filter_width),
+       {},
+       1,
+       65536,
+       is_hyena,
+       kWithHyena},
+      {"model.filter_layers",
+       "layers of that network between its first and its last",
+       FIELD(model, filter_layers),
+       {},
+       0,
+       64,
+       is_hyena,
+       kWithHyena},
+      {"model.filter_bands",
+       "pairs of a cosine and a sine of the position that it reads",
+       FIELD(model, filter_bands),
+       {},
+       1,
+       1024,
+       is_hyena,
+       kWithHyena},
+      {"model.filter_frequency",
+       "of its sines, in the beginning",
+       FIELD(model, filter_frequency),
+       {},
+       kAboveZero,
+       1e6,
+       is_hyena,
+       kWithHyena},
+      {"model.slow_decay",
+       "share of model.positions at which the filter that decays most slowly has fallen to "
+       "model.decay_target",
+       FIELD(model, slow_decay),
+       {},
+       kAboveZero,
+       1e6,
+       is_hyena,
+       kWithHyena},
+      {"model.fast_decay",
+       "the same of the one that decays fastest",
+       FIELD(model, fast_decay),
+       {},
+       kAboveZero,
+       1e6,
+       is_hyena,
+       kWithHyena},
+      {"model.decay_target",
+       "of model.slow_decay and model.fast_decay",
+       FIELD(model, decay_target),
+       {},
+       kAboveZero,
+       kBelowOne,
+       is_hyena,
+       kWithHyena},
+      {"model.decay_shift",
+       "added to the decay, below which a filter then does not fall",
+       FIELD(model, decay_shift),
+       {},
+       0,
+       1e6,
+       is_hyena,
+       kWithHyena},
       {"model.dropout",
        "probability that a number of the embedding, or of what a block adds, is dropped",
        FIELD(model, dropout),
        {},
        0,
        kBelowOne},
+      {"model.reverse_complement",
+       "equivariant: the other strand of a sequence gets the same predictions from the other end, "
+       "by both strands through the same weights, with data.objective masked",
+       FIELD(model, reverse_complement),
+       {"none", "equivariant"}},
 
       {"train.steps", "optimizer steps", FIELD(train, steps), {}, 1, 1e15},
       {"train.seed",

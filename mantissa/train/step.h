@@ -10,7 +10,7 @@
 #include "mantissa/amp/policy.h"
 #include "mantissa/base/api.h"
 #include "mantissa/data/batch.h"
-#include "mantissa/models/transformer.h"
+#include "mantissa/models/language_model.h"
 #include "mantissa/monitor/time_split.h"
 #include "mantissa/numerics/format.h"
 #include "mantissa/optim/ema.h"
@@ -21,7 +21,7 @@ namespace mantissa::train {
 
 /// What one step works on. The parts outlive the step.
 struct StepParts {
-  const models::Transformer& model;
+  const models::LanguageModel& model;
   optim::Optimizer& optimizer;
   amp::LossScaler& scaler;
   amp::Policy policy;
