@@ -21,6 +21,7 @@ namespace {
 // and sum in the order of the 16-bit kernels: so emulation is these, bit for bit.
 TEST(EmulationOnOurKernels, IsOur16BitProductBitForBitForwardAndBackward) {
   ops::install_cpu_kernels();
+  const ops::CpuKernelsGuard ours(ops::CpuKernels::ours);
   at::set_num_threads(1);
   at::manual_seed(17);
   const ops::Tf32Guard tf32(ops::Tf32::on);
