@@ -341,14 +341,14 @@ TEST_P(Attention, EachCallIsWhollyOneOrTheOtherWhileTheSwitchMoves) {
     const auto number = [this] { return random({1, 2, 40, 32}, dtype()); };
     return Inputs{number(), number(), number(), number(), {}, true};
   };
-  expect_wholly_ours_or_stock([&](uint64_t seed) {
+  EXPECT_TRUE(is_wholly_ours_or_stock([&](uint64_t seed) {
     return [in = inputs_of(seed)] {
       const auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
           in.query, in.key, in.value, 0.0, in.causal);
       return Tensors{out, logsumexp};
     };
-  });
-  expect_wholly_ours_or_stock([&](uint64_t seed) {
+  }));
+  EXPECT_TRUE(is_wholly_ours_or_stock([&](uint64_t seed) {
     const Inputs in = inputs_of(seed);
     const auto forward =
         at::_scaled_dot_product_flash_attention_for_cpu(in.query, in.key, in.value, 0.0, in.causal);
@@ -359,7 +359,7 @@ TEST_P(Attention, EachCallIsWhollyOneOrTheOtherWhileTheSwitchMoves) {
               0.0, in.causal);
       return Tensors{grad_query, grad_key, grad_value};
     };
-  });
+  }));
 }
 
 }  // namespace

@@ -300,6 +300,12 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(
 
 Tensor flip(const Tensor& self, at::IntArrayRef /*dims*/) { return at::empty_like(self); }
 
+Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
+  std::vector<int64_t> sizes = self.sizes().vec();
+  sizes[static_cast<size_t>(dim < 0 ? dim + self.dim() : dim)] = index.numel();
+  return at::empty(sizes, self.options());
+}
+
 void register_kernels() {
   static const bool done = [] {
     // Never destroyed: deregistration at exit would meet other threads.
@@ -312,6 +318,7 @@ void register_kernels() {
     aten->impl("_scaled_dot_product_flash_attention_for_cpu_backward",
                TORCH_FN(attention_backward));
     aten->impl("flip", TORCH_FN(flip));
+    aten->impl("index_select", TORCH_FN(index_select));
     aten->impl("convolution", TORCH_FN(convolution));
     aten->impl("convolution_backward", TORCH_FN(convolution_backward));
     return true;

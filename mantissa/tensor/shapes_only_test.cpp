@@ -3,6 +3,7 @@
 #include <functional>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bmm.h>
@@ -11,6 +12,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/flip.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/masked_select.h>
@@ -87,11 +89,12 @@ TEST_F(ShapesOnlyTest, BackwardAllocatesWhatItDoesWhenItComputes) {
     loss.backward();
     return weight.grad();
   });
+  // Not by products, for which LibTorch's kernels of some processors take scratch of their own.
   expect_alike("of 16 bits, twice", [] {
-    const at::Tensor weight = parameter({96, 96}, at::kBFloat16);
+    const at::Tensor weight = parameter({64, 96}, at::kBFloat16);
     const at::Tensor x = at::ones({64, 96}, at::kBFloat16);
     for (int i = 0; i < 2; ++i) {
-      at::linear(at::linear(x, weight).sigmoid(), weight).sum().backward();
+      x.mul(weight).sigmoid().mul(weight).sum().backward();
     }
     return weight.grad();
   });
@@ -110,25 +113,34 @@ TEST_F(ShapesOnlyTest, AttentionOfLibTorchAllocatesWhatItDoesWhenItComputes) {
 }
 
 // Channels that fill the blocks of every processor; LibTorch's own kernel keeps a few numbers more.
+// Its kernels of some processors read an input as it lies, which is a copy of it less.
 TEST_F(ShapesOnlyTest, ConvolutionsOfLibTorchAllocateWhatTheyDoWhenTheyCompute) {
-  const auto expect_near = [](const char* what, const std::function<at::Tensor()>& work) {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);  // each more takes sums of its own for the gradient of a weight
+  const auto expect_near = [](const char* what, const std::function<at::Tensor()>& work,
+                              double spared = 0) {
     (void)measure(work);  // what operations make at their first call
     const Taken computed = measure(work);
     const ShapesOnly shapes_only;
     const Taken skipped = measure(work);
-    EXPECT_NEAR(static_cast<double>(skipped.peak) / static_cast<double>(computed.peak), 1, 0.02)
+    const auto actual = static_cast<double>(computed.peak);
+    EXPECT_GT(static_cast<double>(skipped.peak), 0.98 * actual) << what;
+    EXPECT_LT(static_cast<double>(skipped.peak), 1.02 * actual + spared)
         << what << ": " << skipped.peak << " of " << computed.peak;
     EXPECT_EQ(skipped.kept, computed.kept) << what;
   };
   for (const bool is_transposed : {false, true}) {
-    expect_near(is_transposed ? "depthwise, transposed" : "depthwise", [is_transposed] {
-      const at::Tensor weight = parameter({48, 1, 3});
-      const at::Tensor bias = parameter({48});
-      const at::Tensor x = is_transposed ? parameter({2, 500, 48}) : parameter({2, 48, 500});
-      const at::Tensor rows = is_transposed ? x.transpose(1, 2) : x;
-      at::conv1d(rows, weight, bias, 1, 2, 1, 48).narrow(2, 0, 500).sum().backward();
-      return x.grad();
-    });
+    expect_near(
+        is_transposed ? "depthwise, transposed" : "depthwise",
+        [is_transposed] {
+          const at::Tensor weight = parameter({48, 1, 3});
+          const at::Tensor bias = parameter({48});
+          const at::Tensor x = is_transposed ? parameter({2, 500, 48}) : parameter({2, 48, 500});
+          const at::Tensor rows = is_transposed ? x.transpose(1, 2) : x;
+          at::conv1d(rows, weight, bias, 1, 2, 1, 48).narrow(2, 0, 500).sum().backward();
+          return x.grad();
+        },
+        2.0 * 48 * 500 * sizeof(float));
   }
   expect_near("strided", [] {
     const at::Tensor weight = parameter({32, 16, 5});
@@ -141,6 +153,11 @@ TEST_F(ShapesOnlyTest, ConvolutionsOfLibTorchAllocateWhatTheyDoWhenTheyCompute) 
     at::flip(x.transpose(1, 2), {1}).sum().backward();
     return x.grad();
   });
+  expect_near("index_select", [] {
+    const at::Tensor x = parameter({200, 50});
+    return at::index_select(x, 0, at::arange(100)).detach();
+  });
+  at::set_num_threads(threads);
 }
 
 TEST_F(ShapesOnlyTest, NothingIsComputedButIntegersAndSingleNumbers) {
