@@ -20,7 +20,7 @@ enum class AlleleKind : uint8_t {
   complex,               // bases for another number of bases
   reference,             // none: ALT is "." or REF again
   missing,               // "." beside other alternatives
-  symbolic,              // <DEL>, <DUP>, <NON_REF>, <*>, ...
+  symbolic,              // a name in angle brackets, as DEL, DUP, NON_REF
   overlapping_deletion,  // "*": the base is gone by a deletion of another record
   breakend,              // "G]17:198982]", "G.", ".G"
   unreadable,            // none of these

@@ -40,9 +40,18 @@ Watch::Watch(WatchOptions options) : options_(std::move(options)) {
                  "; use 1 or more steps");
 }
 
-Watch::~Watch() = default;
+Watch::~Watch() {
+  if (is_open_) {
+    end_step();
+  }
+  *self_ = nullptr;
+}
 
-Watch::Step::~Step() { watch_.end_step(); }
+Watch::Step::~Step() {
+  if (*watch_ != nullptr) {
+    (*watch_)->end_step();
+  }
+}
 
 Watch::Step Watch::step() {
   MANTISSA_CHECK(!is_open_, InvalidArgument,
@@ -59,7 +68,7 @@ Watch::Step Watch::step() {
   looks_next_ = false;
   is_open_ = true;
   ++cost_.steps;
-  return Step(*this);
+  return Step(self_);
 }
 
 void Watch::end_step() noexcept {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 
@@ -79,15 +80,17 @@ class MANTISSA_API Watch {
 
    private:
     friend class Watch;
-    explicit Step(Watch& watch) : watch_(watch) {}
-    Watch& watch_;
+    explicit Step(std::shared_ptr<Watch*> watch) : watch_(std::move(watch)) {}
+    std::shared_ptr<Watch*> watch_;  // to nothing once the Watch is gone, which ends its step
   };
 
   /// Throws what went wrong while it looked at the step before, and InvalidArgument while a step
   /// of it is open.
   [[nodiscard]] Step step();
 
-  /// Whether the loss is finite; if not, the next step is looked at. Waits for the device.
+  /// Whether the loss is finite; if not, the next step is looked at, which names the operation only
+  /// when it fails too: find_skip_reason runs this one again. Waits for the device. Gradients may
+  /// be infinite under a finite loss.
   bool check(const at::Tensor& loss);
 
   /// The next step is looked at, whatever `every` says.
@@ -109,7 +112,8 @@ class MANTISSA_API Watch {
   void end_step() noexcept;
 
   WatchOptions options_;
-  std::unique_ptr<RangeRecorder> recorder_;  // of a step that is looked at
+  std::shared_ptr<Watch*> self_ = std::make_shared<Watch*>(this);  // what steps hold
+  std::unique_ptr<RangeRecorder> recorder_;                        // of a step that is looked at
   bool is_open_ = false;
   bool looks_next_ = false;
   double step_begin_s_ = 0;

@@ -133,6 +133,22 @@ TEST(Watch, RefusesStepsWithinOneAnotherAndNone) {
             "watch: every is 0; use 1 or more steps");
 }
 
+TEST(Watch, ItsEndEndsAStepThatOutlivesIt) {
+  Training training;
+  auto watch = std::make_unique<Watch>(WatchOptions{.every = 1});
+  {
+    const auto look = watch->step();
+    training.step();
+    watch.reset();
+  }
+  Watch next({.every = 1});
+  {
+    const auto look = next.step();
+    training.step();
+  }
+  EXPECT_FALSE(next.ranges().all().empty()) << "the first does not trace any more";
+}
+
 TEST(Watch, AStepThatThrowsEndsIt) {
   Watch watch({.every = 1});
   EXPECT_THROW(
