@@ -274,9 +274,9 @@ TEST(Hyena, InBothDirectionsIsItsDefinition) {
   expect_reference(equivariant, 33, kInFp64);
 }
 
-// HyenaDNA's models, whose sizes its authors give as 436K, 1.6M, 3.3M and 6.6M. The cards of the
-// port in multimolecule 0.2.2 say 0.45, 1.71, 3.34 and 6.62 million, with what that one has more: a
-// pooler, D^2 + D, and a frequency of its own, 64, for each of two more layers of each block.
+// HyenaDNA's models. The cards of the port in multimolecule 0.2.2 say 0.45, 1.71, 3.34 and 6.62
+// million, with what that one has more: a pooler, D^2 + D, and a frequency of its own, 64, for each
+// of two more layers of each block.
 TEST(Hyena, PublishedSizesHaveTheirParameters) {
   const std::map<std::string, int64_t> published = {
       {"tiny-1k", 436'096},     {"tiny-1k-d256", 1'641'088}, {"tiny-16k-d128", 436'096},

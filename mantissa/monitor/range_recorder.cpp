@@ -40,6 +40,14 @@ bool is_among(const std::array<std::string_view, size>& names, std::string_view 
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// A number of the code beside tensors, as infinity in `x != infinity`, in the format of those.
+bool is_number_of_code(const TracedCall& call) {
+  const std::vector<at::Tensor> inputs = tensors_in(call.inputs);
+  return is_cast(call) && std::any_of(inputs.begin(), inputs.end(), [](const at::Tensor& input) {
+           return input.unsafeGetTensorImpl()->is_wrapped_number();
+         });
+}
+
 // Memory of any content, and constants: nothing was computed.
 bool computes_nothing(const TracedCall& call) {
   static constexpr std::array<std::string_view, 14> kNames = {
@@ -47,7 +55,7 @@ bool computes_nothing(const TracedCall& call) {
       "full_like", "fill", "eye",   "rand",       "scalar_tensor", "arange",    "detach"};
   const std::string name = base_name(call);
   return name.find("empty") != std::string::npos || name.find("resize") != std::string::npos ||
-         is_among(kNames, name);
+         is_among(kNames, name) || is_number_of_code(call);
 }
 
 // The rounded result of an emulated operation (amp::Emulation) is counted as that of the operation.

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include <ATen/record_function.h>
+
 #include "mantissa/base/error.h"
 #include "mantissa/monitor/call_values.h"
 
@@ -95,6 +97,7 @@ void Watch::end_step() noexcept {
 }
 
 bool Watch::check(const at::Tensor& loss) {
+  const at::RecordFunctionGuard no_record(false);  // it is no part of the step
   const bool is_finite = !holds_reals(loss) || all_finite(loss.detach());
   looks_next_ = looks_next_ || !is_finite;
   return is_finite;

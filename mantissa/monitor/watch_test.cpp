@@ -133,6 +133,21 @@ TEST(Watch, RefusesStepsWithinOneAnotherAndNone) {
             "watch: every is 0; use 1 or more steps");
 }
 
+// at::isfinite compares with infinity, which is a number of its code and no value of the step.
+TEST(Watch, WhoAsksWhetherAValueIsFiniteMakesNoneThatIsNot) {
+  Training training;
+  Watch watch({.parameters = training.parameters(), .every = 1});
+  {
+    const auto look = watch.step();
+    const at::Tensor loss = training.step();
+    EXPECT_TRUE(watch.check(loss));
+    EXPECT_TRUE(loss.isfinite().all().item<bool>());
+  }
+  for (const Range& range : watch.ranges().all()) {
+    EXPECT_EQ(range.values.num_nonfinite(), 0) << range.name;
+  }
+}
+
 TEST(Watch, ItsEndEndsAStepThatOutlivesIt) {
   Training training;
   auto watch = std::make_unique<Watch>(WatchOptions{.every = 1});

@@ -35,7 +35,11 @@ using ::testing::ThrowsMessage;
 
 class ShapesOnlyTest : public testing::Test {
  protected:
-  ShapesOnlyTest() { memory::install_counting_allocator(); }
+  ShapesOnlyTest() {
+    memory::install_counting_allocator();
+    at::set_num_threads(1);
+  }
+  ~ShapesOnlyTest() override { at::set_num_threads(threads_); }
 
   struct Taken {
     int64_t peak = 0;
@@ -58,6 +62,10 @@ class ShapesOnlyTest : public testing::Test {
     EXPECT_EQ(skipped.kept, computed.kept) << what;
     EXPECT_GT(computed.peak, 0) << what;
   }
+
+ private:
+  // More of them share scratch and sums in ways that differ between processors.
+  const int threads_ = at::get_num_threads();
 };
 
 at::Tensor parameter(at::IntArrayRef shape, at::ScalarType dtype = at::kFloat) {
@@ -115,8 +123,6 @@ TEST_F(ShapesOnlyTest, AttentionOfLibTorchAllocatesWhatItDoesWhenItComputes) {
 // Channels that fill the blocks of every processor; LibTorch's own kernel keeps a few numbers more.
 // Its kernels of some processors read an input as it lies, which is a copy of it less.
 TEST_F(ShapesOnlyTest, ConvolutionsOfLibTorchAllocateWhatTheyDoWhenTheyCompute) {
-  const int threads = at::get_num_threads();
-  at::set_num_threads(1);  // each more takes sums of its own for the gradient of a weight
   const auto expect_near = [](const char* what, const std::function<at::Tensor()>& work,
                               double spared = 0) {
     (void)measure(work);  // what operations make at their first call
@@ -157,7 +163,6 @@ TEST_F(ShapesOnlyTest, ConvolutionsOfLibTorchAllocateWhatTheyDoWhenTheyCompute) 
     const at::Tensor x = parameter({200, 50});
     return at::index_select(x, 0, at::arange(100)).detach();
   });
-  at::set_num_threads(threads);
 }
 
 TEST_F(ShapesOnlyTest, NothingIsComputedButIntegersAndSingleNumbers) {
