@@ -244,8 +244,8 @@ Tensor dense_factor(const Tensor& factor) {
 }
 
 double products_of(const Tensor& out, const Tensor& weight) {
-  return 2 * static_cast<double>(out.numel()) *
-         static_cast<double>(weight.numel() / weight.size(0));
+  const int64_t terms = weight.numel() / weight.size(0);  // of each number
+  return 2 * static_cast<double>(out.numel()) * static_cast<double>(terms);
 }
 
 Tensor convolution(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
