@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "mantissa/base/error.h"
+#include "mantissa/record/operation_sums.h"
 
 namespace mantissa::report {
 namespace {
@@ -88,24 +89,16 @@ void add_row(const OperationRow& row, const Rates& rates, SpeedFacts& facts, Sum
 
 using Key = std::tuple<std::string, std::string, std::string>;
 
+// What a row is for 16 bits is that of the part with the most time, which comes first.
 std::map<Key, OperationRow> by_operation(const TimeSplit& split) {
-  std::map<Key, OperationRow> rows;
+  record::OperationSums<Key> sums;
   for (const OperationRow& row : split.operations) {
-    if (row.kind == "cast") {
-      continue;
-    }
-    const auto [place, is_new] = rows.try_emplace({row.phase, row.scope, row.operation}, row);
-    if (!is_new) {
-      OperationRow& sum = place->second;
-      // What it is for 16 bits is that of the part with the most time, which comes first.
-      sum.calls += row.calls;
-      sum.time_s += row.time_s;
-      sum.flops += row.flops;
-      sum.bytes += row.bytes;
+    if (row.kind != "cast") {
+      OperationRow& sum = sums.add({row.phase, row.scope, row.operation}, row);
       sum.eligible = sum.eligible || row.eligible;
     }
   }
-  return rows;
+  return sums.by_key();
 }
 
 double predicted_of(const OperationRow& fp32, const OperationRow& narrow, const Rates& rates) {

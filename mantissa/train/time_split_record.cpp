@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "mantissa/record/operation_sums.h"
+
 namespace mantissa::train {
 namespace {
 
@@ -54,35 +56,9 @@ Key key_of(const OperationRow& row) {
           row.eligible, row.in_16_bits, row.reason,    row.detail};
 }
 
-// Rows that are alike, added up; those with the most time first.
-class Table {
- public:
-  void add(OperationRow row) {
-    const auto [place, is_new] = rows_.try_emplace(key_of(row), row);
-    if (!is_new) {
-      OperationRow& sum = place->second;
-      sum.calls += row.calls;
-      sum.time_s += row.time_s;
-      sum.flops += row.flops;
-      sum.bytes += row.bytes;
-    }
-  }
-
-  std::vector<OperationRow> rows() const {
-    std::vector<OperationRow> result;
-    result.reserve(rows_.size());
-    for (const auto& [key, row] : rows_) {
-      result.push_back(row);
-    }
-    std::stable_sort(
-        result.begin(), result.end(),
-        [](const OperationRow& a, const OperationRow& b) { return a.time_s > b.time_s; });
-    return result;
-  }
-
- private:
-  std::map<Key, OperationRow> rows_;
-};
+void add(const OperationRow& row, record::OperationSums<Key>& table) {
+  table.add(key_of(row), row);
+}
 
 OperationRow as_one_of_others(const OperationRow& row) {
   OperationRow others;
@@ -130,7 +106,7 @@ record::TimeSplit time_split_event(int64_t step, std::map<std::string, double> p
       event.look_s += times.look_s(phase);
     }
   }
-  Table table;
+  record::OperationSums<Key> table;
   phases["casts"] = 0;
   for (const monitor::OperationTime& row : rows) {
     if (row.phase == Phase::replay) {
@@ -140,23 +116,23 @@ record::TimeSplit time_split_event(int64_t step, std::map<std::string, double> p
       phases[std::string(to_string(row.phase))] -= row.time_s;
       phases["casts"] += row.time_s;
     }
-    table.add(row_of(row, reasons));
+    add(row_of(row, reasons), table);
   }
   event.step_time_s = total_of(phases);
-  event.operations = table.rows();
+  event.operations = table.by_time();
   event.phases = std::move(phases);
   return event;
 }
 
 record::TimeSplit with_small_rows_together(record::TimeSplit split) {
   constexpr double kSmall = 1e-3;
-  Table table;
+  record::OperationSums<Key> table;
   for (const OperationRow& row : split.operations) {
     const bool is_kept = row.eligible || row.kind == to_string(OperationKind::cast) ||
                          row.time_s >= kSmall * split.step_time_s;
-    table.add(is_kept ? row : as_one_of_others(row));
+    add(is_kept ? row : as_one_of_others(row), table);
   }
-  split.operations = table.rows();
+  split.operations = table.by_time();
   return split;
 }
 

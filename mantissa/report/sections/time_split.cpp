@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "mantissa/base/error.h"
+#include "mantissa/record/operation_sums.h"
 #include "mantissa/report/section.h"
 #include "mantissa/report/speed_facts.h"
 #include "mantissa/report/speed_verdict.h"
@@ -153,27 +154,13 @@ using Key = std::tuple<std::string, std::string, std::string, std::string, std::
 
 // Sums over the steps of a run, those with the most time first.
 std::vector<OperationRow> operations_of(const Run& run) {
-  std::map<Key, OperationRow> sums;
+  record::OperationSums<Key> sums;
   for (const TimeSplit& split : run.time_splits) {
     for (const OperationRow& row : split.operations) {
-      const Key key = {row.phase, row.scope, row.operation, row.format, row.reason};
-      const auto [place, is_new] = sums.try_emplace(key, row);
-      if (!is_new) {
-        place->second.calls += row.calls;
-        place->second.time_s += row.time_s;
-        place->second.flops += row.flops;
-      }
+      sums.add({row.phase, row.scope, row.operation, row.format, row.reason}, row);
     }
   }
-  std::vector<OperationRow> rows;
-  rows.reserve(sums.size());
-  for (const auto& [key, row] : sums) {
-    rows.push_back(row);
-  }
-  std::stable_sort(rows.begin(), rows.end(), [](const OperationRow& a, const OperationRow& b) {
-    return a.time_s > b.time_s;
-  });
-  return rows;
+  return sums.by_time();
 }
 
 std::string reason_text(const OperationRow& row) {
