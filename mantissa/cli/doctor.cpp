@@ -22,12 +22,6 @@
 namespace mantissa::cli {
 namespace {
 
-const std::vector<std::pair<std::string, ops::CpuWork>> kWorks = {
-    {"products", ops::CpuWork::products},
-    {"small products", ops::CpuWork::small_products},
-    {"attention", ops::CpuWork::attention},
-    {"depthwise", ops::CpuWork::depthwise}};
-
 int64_t memory_bytes() {
   return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE);
 }
@@ -80,10 +74,11 @@ void run_doctor(bool as_json) {
     json["cuda_kernels"] = cuda_kernels_text();
     json["cuda_products"] = cuda_products_text();
     json["conversions"] = std::string(numerics::simd_target());
-    for (const auto& [name, work] : kWorks) {
+    for (const ops::CpuWork work : ops::kCpuWorks) {
       for (const ops::CpuKernelChoice& choice : ops::cpu_kernel_choices(work)) {
-        json["kernels"][std::string(numerics::to_string(choice.format))][name] = {
-            {"chosen", std::string(ops::to_string(choice.kernels))}, {"reason", choice.reason}};
+        json["kernels"][std::string(numerics::to_string(choice.format))]
+            [std::string(to_string(work))] = {
+                {"chosen", std::string(ops::to_string(choice.kernels))}, {"reason", choice.reason}};
       }
     }
     std::cout << json.dump() << "\n";
@@ -100,9 +95,9 @@ void run_doctor(bool as_json) {
       {"CUDA kernels", cuda_kernels_text()},
       {"CUDA products", cuda_products_text()},
       {"conversions", std::string(numerics::simd_target())}};
-  for (const auto& [name, work] : kWorks) {
+  for (const ops::CpuWork work : ops::kCpuWorks) {
     for (const ops::CpuKernelChoice& choice : ops::cpu_kernel_choices(work)) {
-      lines.emplace_back(concat(numerics::to_string(choice.format), " ", name),
+      lines.emplace_back(concat(numerics::to_string(choice.format), " ", to_string(work)),
                          concat(ops::to_string(choice.kernels), ": ", choice.reason));
     }
   }

@@ -23,8 +23,6 @@ namespace {
 
 using numerics::Format;
 
-constexpr std::array kWorks = {CpuWork::products, CpuWork::small_products, CpuWork::attention,
-                               CpuWork::depthwise};
 constexpr std::array kCpuKernels = {CpuKernels::automatic, CpuKernels::ours, CpuKernels::stock};
 
 std::atomic<bool> installed = false;
@@ -38,8 +36,8 @@ struct SilentWarnings final : c10::WarningHandler {
 const CpuKernelChoice& automatic_choice(Format format, CpuWork work) {
   static const auto choices = [] {
     const CpuFeatures features = detect_cpu_features();
-    std::array<std::array<CpuKernelChoice, kWorks.size()>, 2> table;
-    for (CpuWork each : kWorks) {
+    std::array<std::array<CpuKernelChoice, kCpuWorks.size()>, 2> table;
+    for (CpuWork each : kCpuWorks) {
       const auto column = static_cast<size_t>(each);
       table[0][column] = choose_cpu_kernels(Format::bf16, features, each);
       table[1][column] = choose_cpu_kernels(Format::fp16, features, each);
@@ -59,6 +57,20 @@ std::string_view to_string(CpuKernels kernels) {
       return "ours";
     case CpuKernels::stock:
       return "stock";
+  }
+  MANTISSA_ASSERT(false);
+}
+
+std::string_view to_string(CpuWork work) {
+  switch (work) {
+    case CpuWork::products:
+      return "products";
+    case CpuWork::small_products:
+      return "small products";
+    case CpuWork::attention:
+      return "attention";
+    case CpuWork::depthwise:
+      return "depthwise";
   }
   MANTISSA_ASSERT(false);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,6 +27,12 @@ MANTISSA_API std::string_view to_string(CpuKernels kernels);
 
 /// Throws InvalidArgument with the nearest valid name.
 MANTISSA_API CpuKernels parse_cpu_kernels(std::string_view name);
+
+inline constexpr std::array kCpuWorks = {CpuWork::products, CpuWork::small_products,
+                                         CpuWork::attention, CpuWork::depthwise};
+
+/// `products`, `small products`, ...
+MANTISSA_API std::string_view to_string(CpuWork work);
 
 /// Puts own kernels in front of LibTorch's CPU kernels for the products (mm, addmm, bmm, baddbmm,
 /// _addmm_activation, addmv, dot, vdot, addr), convolution and flash attention, forward and
